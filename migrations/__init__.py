@@ -1,0 +1,1 @@
+"""The migrations, shipped with the package. A published one is never edited."""

@@ -1,0 +1,1 @@
+"""Floor 4: out again. Kept bytes into files."""

@@ -1,0 +1,245 @@
+"""One line into entries: the records that stand on it.
+
+Invariants:
+- The bytes are never changed and never serialised again; an Entry remembers where its record lies.
+- Unknown types and fields are kept: a record is the parsed object itself.
+- What the client would read is read (FORMAT.md section 2): a BOM, CR and blanks around a record, invalid UTF-8 (U+FFFD),
+  lone surrogates. What it refuses (NaN, a torn record) is a Problem.
+- Nothing that a line contains raises. A record that the client loses but that is certain (the second object of a glued
+  line, a whole record behind a cut one or a run of NULs) is salvaged, and marked so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, NoReturn
+
+import orjson
+
+from transcripts.errors import Problem
+from transcripts.files.reader import Line
+
+WHOLE, GLUED, SALVAGED = 0, 1, 2
+"""How a record stands on its line: alone; first, with more behind it; only found by salvage."""
+
+_DEEP = 500  # levels that json reads on every supported Python
+_BLANK = b" \t\r\n\x0b\x0c\xef\xbb\xbf"
+_EXCERPT = 80
+_RECORD_START = re.compile(rb'\{"[A-Za-z]{1,40}" ?:')
+_SALVAGE_EFFORT = 8  # times its length that a damaged line may cost, so that a hostile one does not cost its square
+_BYTE_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class Entry(NamedTuple):
+    """A record of a transcript: `value` as parsed, `offset` and `length` of its bytes, and how it stands on its line."""
+
+    offset: int
+    length: int
+    value: dict[str, Any]
+    standing: int
+
+
+class Parsed(NamedTuple):
+    """What stands on one line."""
+
+    entries: list[Entry]
+    problems: list[Problem]
+
+
+def parse(line: Line, path: str) -> Parsed:
+    """Read the records of a line; `path` is only for the problems.
+
+    A blank line has neither entries nor problems. Cost: linear in the line, also for damaged ones.
+    """
+    data = line.data
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        return _parse_odd(line, path)
+    if type(value) is dict:
+        return Parsed([Entry(line.offset, len(data), value, WHOLE)], [])
+    return Parsed([], [_problem(path, "no JSON object", line.offset, data)])
+
+
+def load(data: bytes) -> dict[str, Any]:
+    """Parse the bytes of one Entry again: the record that `parse` found there, or {} when there is none."""
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        value = _loads(_decoded(data.strip(_BLANK)))
+    return value if isinstance(value, dict) else {}
+
+
+def clean(text: str) -> str:
+    """Replace what no database column takes: NUL and lone surrogates become U+FFFD."""
+    return text if text.isascii() and "\x00" not in text else _UNSTORABLE.sub("�", text)
+
+
+def millis(timestamp: object) -> int | None:
+    """An ISO 8601 time as integer milliseconds since 1970 UTC (without a zone: UTC), or None when it is no such text."""
+    if not isinstance(timestamp, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(timestamp)
+        return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
+    except (ValueError, OverflowError):
+        return None
+
+
+# -- lines that orjson refuses ------------------------------------------------------------------------------------------
+
+
+def _parse_odd(line: Line, path: str) -> Parsed:
+    data = line.data.strip(_BLANK)
+    if not data:
+        return Parsed([], [])
+    start = line.offset + line.data.index(data)
+    problems: list[Problem] = []
+    if not data.strip(b"\x00 "):
+        return Parsed([], [_problem(path, "NUL bytes", start, data)])
+    text = _decoded(data)
+    if "�" in text and "�".encode() not in data:
+        problems.append(_problem(path, "invalid UTF-8", start, data))
+    value = _loads(text)
+    if isinstance(value, dict):
+        if _too_deep(text):
+            problems.append(_problem(path, f"nested deeper than {_DEEP} levels; what is deeper is not indexed", start, data))
+        return Parsed([Entry(start, len(data), value, WHOLE)], problems)
+    if value is not None:
+        return Parsed([], [*problems, _problem(path, "no JSON object", start, data)])
+    return _salvaged(start, data, path, problems)
+
+
+def _salvaged(start: int, data: bytes, path: str, problems: list[Problem]) -> Parsed:
+    """The records of a damaged line: objects glued together from its start, and a whole record at its end."""
+    entries: list[Entry] = []
+    rest = data
+    while first := _first_object(rest):
+        value, length = first
+        at = start + len(data) - len(rest)
+        entries.append(Entry(at, length, value, SALVAGED if entries else GLUED))
+        rest = rest[length:].lstrip(_BLANK)
+    at = start + len(data) - len(rest)
+    if len(entries) > 1:
+        problems.append(_problem(path, f"{len(entries)} objects on one line", start, data))
+    if not rest:
+        return Parsed(entries, problems)
+    behind = _record_at_end(rest)
+    if behind:
+        value, skipped = behind
+        entries.append(Entry(at + skipped, len(rest) - skipped, value, SALVAGED))
+        problems.append(_problem(path, "damaged, with a whole record behind it", at, rest[:skipped]))
+    else:
+        problems.append(_problem(path, "no valid JSON", at, rest))
+    return Parsed(entries, problems)
+
+
+def _first_object(data: bytes) -> tuple[dict[str, Any], int] | None:
+    """The object that `data` begins with when more follows it, and its length in bytes."""
+    if not data.startswith(b"{"):
+        return None
+    end = _object_end(data)
+    if end is None:
+        return None
+    value = _loads(_decoded(data[:end]))
+    return (value, end) if isinstance(value, dict) else None
+
+
+def _object_end(data: bytes, start: int = 0) -> int | None:
+    """Where the brace that opens at `start` is closed; strings are passed over."""
+    depth = 0
+    for token in _BYTE_TOKEN.finditer(data, start):
+        sign = token[0]
+        if sign == b"{":
+            depth += 1
+        elif sign == b"}":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return None
+
+
+def _record_at_end(data: bytes) -> tuple[dict[str, Any], int] | None:
+    """A whole record from somewhere inside `data` to its end, and where it starts.
+
+    Certain means: it parses to the very end and names both its type and its session (a summary: its leaf), which nested
+    objects of a torn record do not.
+    """
+    budget = _SALVAGE_EFFORT * len(data)
+    for match in _RECORD_START.finditer(data, 1):
+        start = match.start()
+        end = _object_end(data, start)
+        budget -= (end or len(data)) - start
+        if end == len(data):
+            value = _loads(_decoded(data[start:]))
+            if isinstance(value, dict) and isinstance(value.get("type"), str) and ("sessionId" in value or "leafUuid" in value):
+                return value, start
+        if budget < 0:
+            break
+    return None
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _loads(text: str) -> Any:
+    """Parse as the client would; None for what is no JSON (the text `null` is no record either)."""
+    try:
+        return orjson.loads(text.encode("utf-8"))
+    except ValueError:
+        pass
+    try:
+        return json.loads(text if not _too_deep(text) else _shallow(text), parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _too_deep(text: str) -> bool:
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
+        if sign in "[{":
+            depth += 1
+            if depth > _DEEP:
+                return True
+        elif sign in "]}":
+            depth -= 1
+    return False
+
+
+def _shallow(text: str) -> str:
+    """The text with everything below _DEEP levels replaced by null."""
+    kept: list[str] = []
+    depth = start = 0
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
+        if sign in "[{":
+            depth += 1
+            if depth == _DEEP + 1:
+                kept += [text[start : token.start()], "null"]
+        elif sign in "]}":
+            depth -= 1
+            if depth == _DEEP:
+                start = token.end()
+    if depth > _DEEP:
+        return ""
+    return "".join([*kept, text[start:]])
+
+
+def _problem(path: str, reason: str, offset: int, data: bytes) -> Problem:
+    excerpt = _decoded(data[:_EXCERPT]).translate(_PRINTABLE)
+    return Problem(path, reason, offset, len(data), clean(excerpt))
+
+
+_PRINTABLE = dict.fromkeys([*range(32), *range(127, 160)], "·")

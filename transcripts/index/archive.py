@@ -1,0 +1,178 @@
+"""The kept bytes: every file as a list of compressed chunks.
+
+Invariants:
+- The chunks of a file in order of their offset, decompressed and put together, are its first `kept_size` bytes exactly.
+- A chunk never changes once written; what it holds is named by its digest, so equal bytes are stored once, also between the
+  versions of a file and between copies.
+- Bytes are added at the end. What grows line by line makes small chunks; when a run of them passes CHUNK_SIZE it is merged,
+  so that the bytes written stay a small multiple of the bytes kept.
+- Chunks that no file refers to are gone at the end of the transaction that let go of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import zstandard
+from sqlalchemy import Connection, delete, exists, insert, select
+
+from transcripts.errors import ChunkDamaged
+from transcripts.files.reader import BLOCK_SIZE, ReadAt
+from transcripts.index.schema import chunks, file_chunks
+
+CHUNK_SIZE = BLOCK_SIZE
+_LEVEL = 3
+
+
+class Chunk(NamedTuple):
+    """One row of a file's list: `length` bytes at `offset` of the file."""
+
+    offset: int
+    length: int
+    chunk: int
+    digest: bytes
+
+
+def digest(data: bytes) -> bytes:
+    """What names a chunk: BLAKE2b of its bytes, 20 bytes long."""
+    return hashlib.blake2b(data, digest_size=20).digest()
+
+
+def listed(connection: Connection, file: int) -> list[Chunk]:
+    """The chunks of a file, in order."""
+    rows = connection.execute(
+        select(file_chunks.c.offset, chunks.c.length, chunks.c.id, chunks.c.digest)
+        .join_from(file_chunks, chunks, file_chunks.c.chunk == chunks.c.id)
+        .where(file_chunks.c.file == file)
+        .order_by(file_chunks.c.offset)
+    )
+    return [Chunk(*row) for row in rows]
+
+
+def keep(connection: Connection, file: int, blocks: Iterable[tuple[int, bytes]]) -> None:
+    """Add (offset, bytes) to the end of a file. The caller raises `kept_size` in the same transaction."""
+    references = []
+    for offset, data in blocks:
+        name = digest(data)
+        chunk = connection.scalar(select(chunks.c.id).where(chunks.c.digest == name))
+        if chunk is None:
+            frame = zstandard.ZstdCompressor(level=_LEVEL).compress(data)
+            chunk = connection.execute(
+                insert(chunks).returning(chunks.c.id), {"digest": name, "length": len(data), "frame": frame}
+            ).scalar_one()
+        references.append({"file": file, "offset": offset, "chunk": chunk})
+    if references:
+        connection.execute(insert(file_chunks), references)
+
+
+def merge_tail(connection: Connection, file: int) -> None:
+    """Merge the small chunks at a file's end into one when together they pass CHUNK_SIZE."""
+    tail: list[Chunk] = []
+    newest_first = connection.execute(
+        select(file_chunks.c.offset, chunks.c.length, chunks.c.id, chunks.c.digest)
+        .join_from(file_chunks, chunks, file_chunks.c.chunk == chunks.c.id)
+        .where(file_chunks.c.file == file)
+        .order_by(file_chunks.c.offset.desc())
+    )
+    total = 0
+    for row in newest_first:
+        if row.length >= CHUNK_SIZE // 2 or total >= 2 * CHUNK_SIZE:
+            break
+        tail.append(Chunk(*row))
+        total += row.length
+    newest_first.close()
+    if len(tail) < 2 or total < CHUNK_SIZE:
+        return
+    tail.reverse()
+    data = b"".join(_bytes_of(connection, part.chunk) for part in tail)
+    connection.execute(delete(file_chunks).where(file_chunks.c.file == file, file_chunks.c.offset >= tail[0].offset))
+    keep(connection, file, [(tail[0].offset, data)])
+    drop_unused(connection, [part.chunk for part in tail])
+
+
+def share(connection: Connection, source: int, target: int, read_at: ReadAt) -> int:
+    """Let a new version of a file refer to the chunks of an old one as far as its bytes are the same; how many bytes."""
+    shared = 0
+    references = []
+    for part in listed(connection, source):
+        if digest(read_at(part.offset, part.length)) != part.digest:
+            break
+        references.append({"file": target, "offset": part.offset, "chunk": part.chunk})
+        shared = part.offset + part.length
+    if references:
+        connection.execute(insert(file_chunks), references)
+    return shared
+
+
+def same_bytes(connection: Connection, file: int, read_at: ReadAt) -> bool:
+    """Whether a file on disk begins with all the bytes that are kept of it."""
+    return all(digest(read_at(part.offset, part.length)) == part.digest for part in listed(connection, file))
+
+
+def let_go(connection: Connection, file: int) -> None:
+    """Remove a file's bytes; chunks that others still refer to stay."""
+    parts = [part.chunk for part in listed(connection, file)]
+    connection.execute(delete(file_chunks).where(file_chunks.c.file == file))
+    drop_unused(connection, parts)
+
+
+def drop_unused(connection: Connection, candidates: Iterable[int]) -> None:
+    """Delete those of the chunks that no file refers to."""
+    for chunk in candidates:
+        used = exists().where(file_chunks.c.chunk == chunk)
+        connection.execute(delete(chunks).where(chunks.c.id == chunk, ~used))
+
+
+def _bytes_of(connection: Connection, chunk: int) -> bytes:
+    frame = connection.scalar(select(chunks.c.frame).where(chunks.c.id == chunk))
+    if frame is None:
+        raise ChunkDamaged(chunk, "is missing")
+    try:
+        return zstandard.ZstdDecompressor().decompress(frame)
+    except zstandard.ZstdError as error:
+        raise ChunkDamaged(chunk, f"cannot be read ({error})") from None
+
+
+class Archive:
+    """The kept bytes of one file, readable at any place.
+
+    Reading in ascending order decompresses each chunk once; memory is two chunks. Raises ChunkDamaged.
+    """
+
+    def __init__(self, connection: Connection, file: int) -> None:
+        self._connection = connection
+        self._chunks = listed(connection, file)
+        self._starts = [part.offset for part in self._chunks]
+        self._load = lru_cache(maxsize=2)(self._decompressed)
+
+    def _decompressed(self, chunk: int) -> bytes:
+        return _bytes_of(self._connection, chunk)
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept."""
+        return self._chunks[-1].offset + self._chunks[-1].length if self._chunks else 0
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """The bytes at `offset`, as many of `length` as there are."""
+        parts: list[bytes] = []
+        at = bisect_right(self._starts, offset) - 1
+        while length > 0 and 0 <= at < len(self._chunks):
+            part = self._chunks[at]
+            begin = offset - part.offset
+            data = self._load(part.chunk)[begin : begin + length]
+            if not data:
+                break
+            parts.append(data)
+            offset += len(data)
+            length -= len(data)
+            at += 1
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """All kept bytes, chunk by chunk."""
+        return (self._load(part.chunk) for part in self._chunks)

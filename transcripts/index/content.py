@@ -1,0 +1,117 @@
+"""What the derived rows of a file say, with the opaque keys replaced by what they stand for.
+
+Two imports of the same bytes have the same content, whatever keys they gave out and in whatever slices they came: this is
+what verify compares, and what the tests of the importer hold.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Table, select
+
+from transcripts.index.schema import DERIVED, entries, files, nodes, projects, responses
+
+Content = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
+"""table -> place of a row -> its columns. Places are offsets, uuids, and the like."""
+
+_ENTRY_COLUMNS = frozenset({"entry", "call_entry", "result_entry", "progress"})
+_NODE_COLUMNS = frozenset({"node", "parent", "source", "bridge", "call_node", "result_node"})
+_GONE = "?"
+
+
+def content(connection: Connection, file: int) -> Content:
+    """The derived rows of a file. Cost: all of them are read."""
+    offsets: dict[int, Any] = dict(
+        connection.execute(select(entries.c.id, entries.c.offset).where(entries.c.file == file)).tuples().all()
+    )
+    uuids, bridges = _nodes(connection, file)
+    found: Content = {}
+    for table in DERIVED:
+        rows = found[table.name] = {}
+        for row in connection.execute(select(table).where(table.c.file == file)).mappings():
+            values = {
+                name: _meaning(connection, table, name, value, offsets, uuids)
+                for name, value in row.items()
+                if name not in ("file", "id")
+            }
+            if table is nodes:
+                values["bridge"] = uuids.get(_led_to(bridges, row["id"]), _GONE) if row["progress"] is not None else None
+            rows[_place(table, values, len(rows))] = values
+    return found
+
+
+def totals(connection: Connection) -> Content:
+    """The responses over all files."""
+    rows = connection.execute(
+        select(responses, files.c.path, files.c.version).join(files, files.c.id == responses.c.owner)
+    ).mappings()
+    return {
+        "responses": {
+            (row["response"],): {name: value for name, value in row.items() if name not in ("owner", "response")} for row in rows
+        }
+    }
+
+
+def differences(stored: Content, derived: Content) -> list[tuple[str, tuple[Any, ...], str]]:
+    """Where two contents disagree: table, place, and what is wrong with the stored one."""
+    found = []
+    for table in derived:
+        here, there = stored[table], derived[table]
+        found += [(table, place, "a row that the bytes do not have") for place in here if place not in there]
+        found += [(table, place, "a missing row") for place in there if place not in here]
+        for place in here.keys() & there.keys():
+            found += [
+                (table, place, f"{name} is {here[place][name]!r}, by the bytes {there[place][name]!r}")
+                for name in there[place]
+                if here[place][name] != there[place][name]
+            ]
+    return sorted(found, key=str)
+
+
+def _nodes(connection: Connection, file: int) -> tuple[dict[int | None, str], dict[int, int | None]]:
+    uuids: dict[int | None, str] = {}
+    bridges: dict[int, int | None] = {}
+    for key, uuid, progress, bridge in connection.execute(
+        select(*nodes.c["id", "uuid", "progress", "bridge"]).where(nodes.c.file == file)
+    ):
+        uuids[key] = uuid
+        if progress is not None:
+            bridges[key] = bridge
+    return uuids, bridges
+
+
+def _led_to(bridges: dict[int, int | None], key: int) -> int | None:
+    """Where a progress line leads in the end; how far the way was shortened depends on the slices."""
+    seen = set()
+    at: int | None = key
+    while at in bridges and at not in seen:
+        seen.add(at)
+        at = bridges[at]
+    return at
+
+
+def _meaning(
+    connection: Connection, table: Table, name: str, value: Any, offsets: dict[int, Any], uuids: dict[int | None, str]
+) -> Any:
+    if value is None:
+        return None
+    if name in _ENTRY_COLUMNS:
+        return offsets.get(value, _GONE)
+    if name in _NODE_COLUMNS:
+        return uuids.get(value, _GONE)
+    if name == "project":
+        row = connection.execute(select(*projects.c["source", "key", "path"]).where(projects.c.id == value)).one_or_none()
+        return tuple(row) if row else _GONE
+    return value
+
+
+def _place(table: Table, values: dict[str, Any], count: int) -> tuple[Any, ...]:
+    """What tells a row from the others of its table: its key, as far as that means something, else its offset."""
+    if "offset" in values and table.name != "problems":
+        return (values["offset"], values.get("uuid", ""))
+    if table.name == "problems":
+        return (values["offset"], values["reason"], count)
+    if table is nodes:
+        return (values["uuid"],)
+    return tuple(str(values[column.name]) for column in table.primary_key if column.name in values)

@@ -1,0 +1,194 @@
+"""The connection: one SQLite file (or a PostgreSQL database), made, upgraded, read and written under one lock.
+
+Invariants:
+- A SQLite database and all that belongs to it is readable by its owner alone, from the first byte on.
+- One writer at a time: every write transaction first takes the lock file beside the database. It is waited for; when the
+  wait is over DatabaseBusy is raised and nothing has been written. Readers are never blocked.
+- A database of an older release is upgraded when it is opened, one of a newer release is refused and left untouched.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from filelock import FileLock, Timeout
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from transcripts.errors import DatabaseBusy, DatabaseTooNew, DatabaseUnusable
+
+REVISION = "0001"
+"""The newest migration that this release knows."""
+
+APPLICATION_ID = 0x7472_6E73  # "trns": lets `file` and others tell our databases from those of other programs
+LOCK_TIMEOUT = 60.0  # seconds
+_patience: ContextVar[float] = ContextVar("patience")
+_BUSY_TIMEOUT = 10_000  # milliseconds that SQLite itself waits, for writers that do not know our lock file
+
+SearchText = Callable[[int, int], str | None]
+"""The SQL function search_text(entry, column): the searchable text of an entry."""
+
+
+class Database:
+    """An open database.
+
+    `lock_timeout` is how many seconds a writer waits for another one.
+    """
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        self.url = _url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self.path = self.url.database or "" if self.is_sqlite else self.url.render_as_string(hide_password=True)
+        self.lock_timeout = LOCK_TIMEOUT
+        if self.is_sqlite:
+            _make_private(self.path)
+        self.engine = self._engine()
+        self._lock = FileLock(self.path + ".lock", mode=0o600) if self.is_sqlite else None
+        try:
+            self._upgrade()
+        except (DatabaseError, sqlite3.DatabaseError) as error:
+            self.close()
+            raise DatabaseUnusable(f"{self.path} cannot be used as a database ({_cause(error)})") from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+    @contextmanager
+    def patience(self, seconds: float) -> Iterator[None]:
+        """Within this block (and this thread) writers wait only so many seconds for others."""
+        token = _patience.set(seconds)
+        try:
+            yield
+        finally:
+            _patience.reset(token)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection in one read transaction: all its queries see the same moment."""
+        with self.engine.connect() as connection:
+            try:
+                yield connection
+            except OperationalError as error:
+                raise self._translated(error) from error
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A connection in one write transaction, committed at the end; rolled back when the block raises.
+
+        Waits at most `patience` seconds (without it: `lock_timeout`) for other writers, then raises DatabaseBusy.
+        """
+        with (
+            self._locked(_patience.get(self.lock_timeout)),
+            self.engine.connect().execution_options(immediate=True) as connection,
+        ):
+            try:
+                with connection.begin():
+                    yield connection
+            except OperationalError as error:
+                raise self._translated(error) from error
+
+    @contextmanager
+    def _locked(self, timeout: float) -> Iterator[None]:
+        if self._lock is None:
+            yield
+            return
+        try:
+            self._lock.acquire(timeout=timeout, poll_interval=0.01)
+        except Timeout:
+            raise DatabaseBusy(self.path, timeout) from None
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _translated(self, error: OperationalError) -> Exception:
+        cause = error.orig
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return DatabaseBusy(self.path, _BUSY_TIMEOUT / 1000)
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            return DatabaseUnusable(f"{self.path} cannot be written or read ({cause})")
+        return error
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def _engine(self) -> Engine:
+        if not self.is_sqlite:
+            return create_engine(self.url)
+        engine = create_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT / 1000, "check_same_thread": False})
+
+        @event.listens_for(engine, "connect")
+        def _connect(connection: sqlite3.Connection, record: Any) -> None:
+            connection.isolation_level = None  # transactions begin where we say so
+            bound: list[SearchText] = []  # what stands behind the SQL function: see fulltext.bound_texts
+            record.info["search_text"] = bound
+            connection.create_function("search_text", 2, lambda *args: bound[-1](*args) if bound else None)
+            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "temp_store = MEMORY", "cache_size = -32768"):
+                connection.execute(f"PRAGMA {pragma}")
+
+        @event.listens_for(engine, "begin")
+        def _begin(connection: Connection) -> None:
+            immediate = connection.get_execution_options().get("immediate")
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+        return engine
+
+    def _upgrade(self) -> None:
+        if self._revision() == REVISION:
+            return
+        with self._locked(self.lock_timeout):
+            found = self._revision()
+            if found == REVISION:
+                return
+            if found is None and self._is_foreign():
+                raise DatabaseUnusable(f"{self.path} is a database of another program; name another one with --db")
+            from transcripts.index.upgrade import revisions, upgrade  # Alembic: only where it is needed
+
+            if found is not None and found not in revisions():
+                raise DatabaseTooNew(self.path, found)
+            upgrade(self.engine)
+            if self.is_sqlite:
+                with self.engine.connect() as connection:
+                    connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+
+    def _revision(self) -> str | None:
+        with self.engine.connect() as connection:
+            if not inspect(connection).has_table("alembic_version"):
+                return None
+            return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+
+    def _is_foreign(self) -> bool:
+        with self.engine.connect() as connection:
+            return bool(inspect(connection).get_table_names())
+
+
+def _url(url: str | os.PathLike[str]) -> URL:
+    text = os.fspath(url)
+    if "://" in text:
+        return make_url(text)
+    return URL.create("sqlite", database=os.path.abspath(os.path.expanduser(text)))
+
+
+def _make_private(path: str) -> None:
+    """Create the database's folder and file closed to others; the files SQLite puts beside it take its mode."""
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+                os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise DatabaseUnusable(f"{path} cannot be opened ({error.strerror}); name another one with --db") from None
+
+
+def _cause(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error)

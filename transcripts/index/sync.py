@@ -1,0 +1,210 @@
+"""A scan against the files table: what is new, changed, moved or gone, and the import of it.
+
+Invariants:
+- A file whose size, times and inode are as they were is not opened.
+- Only what lies below the paths that were scanned is marked as gone, and only when the system says that it is not there;
+  below a folder that could not be read, or a root that is missing, nothing is marked.
+- A file that vanished and one of the same name that came are one file that moved, when the new one begins with the old
+  one's bytes.
+- What was forgotten stays so: a file of a forgotten session is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
+
+from transcripts.errors import Problem
+from transcripts.files.discover import Scan, TranscriptFile, scan
+from transcripts.index import archive, fulltext
+from transcripts.index.aggregate import update_session
+from transcripts.index.database import Database
+from transcripts.index.importer import derive_file, import_file
+from transcripts.index.report import ImportReport, Meter, Progress
+from transcripts.index.schema import DERIVED_VERSION, files, forgotten, roots
+from transcripts.index.versions import EDGE
+
+_FEW = 50  # files up to which their rows are fetched by path, not all rows of the database
+
+
+def sync(
+    database: Database,
+    source: str,
+    paths: Iterable[str | os.PathLike[str]] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    *,
+    remember: bool = True,
+) -> ImportReport:
+    """Import what is new below the paths, or below all roots that were synced before.
+
+    A path is a config folder, a projects folder, a project, a session's folder or a file; unless `remember` is off, it is a
+    root from then on. Raises DatabaseBusy; faults in files are in the report. Cost with nothing to do: the scan.
+    """
+    report = ImportReport()
+    scans = [scan(path) for path in (paths if paths is not None else known_roots(database, source))]
+    with database.read() as connection:
+        plan = _plan(connection, source, scans)
+        new_roots = _new_roots(connection, source, scans) if remember and paths is not None else []
+    report.scanned = sum(len(found.files) for found in scans)
+    report.problems += [problem for found in scans for problem in found.problems]
+    if plan.moved or plan.vanished or new_roots:
+        with database.write() as connection:
+            _mark(connection, source, plan, report)
+            _remember(connection, source, new_roots)
+    todo = sorted(plan.changed, key=lambda found: (found.mtime_ns, found.path))
+    advance = Meter(progress, sum(found.size for found in todo) + sum(row.kept_size for row in plan.outdated))
+    for row in plan.outdated:
+        advance.path = row.path
+        derive_file(database, row.id, report, advance)
+    for found in todo:
+        advance.path = found.path
+        try:
+            import_file(database, source, found, report, advance)
+        except FileNotFoundError:
+            continue  # gone since the scan: the next one will mark it
+        except OSError as error:
+            report.problems.append(Problem(found.path, f"cannot be read ({error.strerror})"))
+    if database.is_sqlite:
+        report.indexed = fulltext.drain(database)
+    return report
+
+
+def known_roots(database: Database, source: str) -> list[str]:
+    """The paths that were synced, in order."""
+    with database.read() as connection:
+        return list(connection.scalars(select(roots.c.path).where(roots.c.source == source).order_by(roots.c.path)))
+
+
+# -- the plan ----------------------------------------------------------------------------------------------------------------
+
+
+class _Plan(NamedTuple):
+    changed: list[TranscriptFile]
+    moved: list[tuple[Row[Any], TranscriptFile]]
+    vanished: list[Row[Any]]
+    outdated: list[Row[Any]]  # rows of an older derived version whose file is not here to be read
+
+
+def _plan(connection: Connection, source: str, scans: list[Scan]) -> _Plan:
+    found = {file.path: file for one in scans for file in one.files}
+    newest: dict[str, Row[Any]] = {}
+    outdated: list[Row[Any]] = []
+    for row in _rows(connection, source, scans, found):
+        if row.state == "replaced":
+            if row.derived_version != DERIVED_VERSION:
+                outdated.append(row)
+        else:
+            newest[row.path] = row
+            if row.path not in found and row.derived_version != DERIVED_VERSION:
+                outdated.append(row)
+    passed_over = set(
+        connection.execute(select(*forgotten.c["project_key", "session_id"]).where(forgotten.c.source == source)).tuples()
+    )
+    changed = [
+        file
+        for path, file in found.items()
+        if not _is_same(newest.get(path), file) and (file.project_key, file.session_id) not in passed_over
+    ]
+    missing = [row for path, row in newest.items() if path not in found and _is_gone(row, scans)]
+    moved = _moves(missing, [file for file in changed if file.path not in newest])
+    gone_elsewhere = {row.id for row, _file in moved}
+    vanished = [row for row in missing if row.state == "live" and row.id not in gone_elsewhere]
+    return _Plan(changed, moved, vanished, outdated)
+
+
+def _rows(connection: Connection, source: str, scans: list[Scan], found: dict[str, TranscriptFile]) -> list[Row[Any]]:
+    """The rows of files that lie below what was scanned, versions in order."""
+    wanted = select(files).where(files.c.source == source).order_by(files.c.path, files.c.version)
+    if len(found) <= _FEW:
+        below: list[ColumnElement[bool]] = [files.c.path.in_([*found, *(one.root for one in scans)])]
+        # a range, so that the index on (source, path) is used: "/" + 1 is "0"
+        below += [(files.c.path > one.root + "/") & (files.c.path < one.root + "0") for one in scans]
+        wanted = wanted.where(or_(*below))
+    return [
+        row for row in connection.execute(wanted) if row.path in found or any(_lies_below(row.path, one.root) for one in scans)
+    ]
+
+
+def _lies_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def _is_same(row: Row[Any] | None, file: TranscriptFile) -> bool:
+    return (
+        row is not None
+        and row.state == "live"
+        and row.size == file.size == row.kept_size
+        and row.mtime_ns == file.mtime_ns
+        and row.ctime_ns == file.ctime_ns
+        and row.inode == str(file.inode)
+        and row.derived_version == DERIVED_VERSION
+    )
+
+
+def _is_gone(row: Row[Any], scans: list[Scan]) -> bool:
+    """Whether a file that no scan found is really not there; what could not be looked at is not gone."""
+    if any(_lies_below(row.path, folder) for one in scans for folder in one.unread if folder != row.path):
+        return False
+    if not os.path.isdir(os.path.dirname(row.path)) and all(row.path == one.root for one in scans):
+        return False
+    try:
+        os.lstat(row.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _moves(missing: list[Row[Any]], new: list[TranscriptFile]) -> list[tuple[Row[Any], TranscriptFile]]:
+    places: dict[tuple[str, str | None, str], list[Row[Any]]] = {}
+    for row in missing:
+        places.setdefault((row.kind, row.session_id, row.name), []).append(row)
+    moved = []
+    for file in new:
+        for row in places.get((file.kind, file.session_id, file.name), []):
+            if 0 < row.kept_size <= file.size and _begins_alike(row, file):
+                moved.append((row, file))
+                places[file.kind, file.session_id, file.name].remove(row)
+                break
+    return moved
+
+
+def _begins_alike(row: Row[Any], file: TranscriptFile) -> bool:
+    try:
+        with open(file.path, "rb") as opened:
+            return bool(archive.digest(opened.read(min(row.kept_size, EDGE))) == row.head_digest)
+    except OSError:
+        return False
+
+
+# -- marks -------------------------------------------------------------------------------------------------------------------
+
+
+def _mark(connection: Connection, source: str, plan: _Plan, report: ImportReport) -> None:
+    for row, file in plan.moved:
+        same_path = (files.c.source == source) & (files.c.path == row.path)
+        connection.execute(update(files).where(same_path).values(path=file.path, project_key=file.project_key))
+        if row.kind == "main":
+            update_session(connection, row.id)
+    for row in plan.vanished:
+        connection.execute(update(files).where(files.c.id == row.id).values(state="gone"))
+    report.moved += len(plan.moved)
+    report.vanished += len(plan.vanished)
+
+
+def _new_roots(connection: Connection, source: str, scans: list[Scan]) -> list[str]:
+    known = list(connection.scalars(select(roots.c.path).where(roots.c.source == source)))
+    read = dict.fromkeys(one.root for one in scans if one.root not in one.unread)
+    return [path for path in read if not any(_lies_below(path, root) for root in known)]
+
+
+def _remember(connection: Connection, source: str, paths: list[str]) -> None:
+    for path in paths:
+        known = connection.scalars(select(roots.c.path).where(roots.c.source == source)).all()
+        covered = [root for root in known if _lies_below(root, path)]
+        connection.execute(delete(roots).where(roots.c.source == source, roots.c.path.in_(covered)))
+        connection.execute(insert(roots).values(source=source, path=path))

@@ -1,0 +1,33 @@
+"""Bring a database to the newest revision. Only imported when one has to be made or upgraded: Alembic is slow to load.
+
+The migrations lie in the package `transcripts.migrations`; the configuration is built here, so that no file is needed
+beside an installed package.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine
+
+
+def upgrade(engine: Engine, revision: str = "head") -> None:
+    """Run the missing migrations, all or none of them. The caller holds the lock."""
+    config = _config()
+    with engine.connect().execution_options(immediate=True) as connection, connection.begin():
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def revisions() -> list[str]:
+    """All revisions this release knows, newest first."""
+    return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()]
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(files("transcripts.migrations")).replace("%", "%%"))
+    return config

@@ -1,0 +1,125 @@
+"""The versions of a file: whether what stands on disk goes on where the kept bytes end, or is another text.
+
+Invariants:
+- A file whose kept prefix changed, or that shrank, becomes a new version; the old one is marked `replaced` and keeps its
+  bytes and usage. Of its other rows only those stay whose uuid the newest version lacks.
+- The versions of a path share the chunks of their equal beginning.
+- Nothing that is seen on disk deletes kept bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, delete, exists, insert, select, update
+
+from transcripts.files.discover import TranscriptFile
+from transcripts.files.reader import ReadAt
+from transcripts.index import archive, fulltext
+from transcripts.index.database import Database
+from transcripts.index.report import ImportReport
+from transcripts.index.schema import DERIVED, DERIVED_VERSION, entries, files, messages, nodes, sessions, usage
+
+EDGE = 4096  # bytes at the head and the tail of the kept part that are compared when a file has grown
+
+
+class Overtaken(Exception):
+    """Another importer has changed the file's row meanwhile; read it again."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A file on disk: its state when it was opened, and its bytes."""
+
+    found: TranscriptFile
+    read_at: ReadAt
+
+    def edges(self, size: int) -> dict[str, bytes]:
+        """The digests by which growth is told from change: of the first and the last of `size` bytes."""
+        return {
+            "head_digest": archive.digest(self.read_at(0, min(size, EDGE))),
+            "tail_digest": archive.digest(self.read_at(max(0, size - EDGE), min(size, EDGE))),
+        }
+
+    def stat(self) -> dict[str, Any]:
+        found = self.found
+        return {
+            "size": found.size, "mtime_ns": found.mtime_ns, "ctime_ns": found.ctime_ns,
+            "device": found.device % 2**63, "inode": str(found.inode), "state": "live",
+        }  # fmt: skip
+
+
+def current(database: Database, source: str, disk: Disk, report: ImportReport) -> Row[Any]:
+    """The row of `files` that what stands on disk belongs to: the newest of its path, or a new version."""
+    found = disk.found
+    newest = select(files).where(files.c.source == source, files.c.path == found.path).order_by(files.c.version.desc()).limit(1)
+    with database.read() as connection:
+        row = connection.execute(newest).one_or_none()
+        same = row is not None and _is_prefix(connection, row, disk)
+    if row is None:
+        report.new += 1
+        row = _new_version(database, source, disk, None)
+    elif not same:
+        report.rewritten += 1
+        row = _new_version(database, source, disk, row)
+    elif found.size > row.kept_size:
+        report.grown += 1
+    return row
+
+
+def _is_prefix(connection: Connection, row: Row[Any], disk: Disk) -> bool:
+    """Whether the kept bytes are the beginning of what stands on disk.
+
+    A file that has grown in place is compared at its head and at the end of the kept part; one that was touched, came
+    back or is another inode, as a whole.
+    """
+    found = disk.found
+    if row.kept_size == 0:
+        return True
+    if found.size < row.kept_size:
+        return False
+    if row.state == "live" and row.inode == str(found.inode) and found.size > row.kept_size:
+        return disk.edges(row.kept_size) == {"head_digest": row.head_digest, "tail_digest": row.tail_digest}
+    return archive.same_bytes(connection, row.id, disk.read_at)
+
+
+def _new_version(database: Database, source: str, disk: Disk, old: Row[Any] | None) -> Row[Any]:
+    found = disk.found
+    with database.write() as connection:
+        if old is not None:
+            still = and_(files.c.id == old.id, files.c.kept_size == old.kept_size, files.c.state != "replaced")
+            if connection.execute(update(files).where(still).values(state="replaced")).rowcount != 1:
+                raise Overtaken
+            connection.execute(delete(sessions).where(sessions.c.file == old.id))
+        version = old.version + 1 if old is not None else 1
+        taken = exists().where(files.c.source == source, files.c.path == found.path, files.c.version == version)
+        if connection.scalar(select(taken)):
+            raise Overtaken
+        values = {
+            "source": source, "path": found.path, "version": version, "kind": found.kind, "project_key": found.project_key,
+            "session_id": found.session_id, "agent_id": found.agent_id, "name": found.name, **disk.stat(),
+            "kept_size": 0, "imported_size": 0, "imported_lines": 0, "derived_version": -DERIVED_VERSION,
+        }  # fmt: skip
+        key = connection.execute(insert(files).returning(files.c.id), values).scalar_one()
+        if old is not None:
+            shared = archive.share(connection, old.id, key, disk.read_at)
+            connection.execute(update(files).where(files.c.id == key).values(kept_size=shared, **disk.edges(shared)))
+        return connection.execute(select(files).where(files.c.id == key)).one()
+
+
+def thin_out(connection: Connection, newest: Row[Any]) -> None:
+    """Of older versions of a file keep only the records whose uuid the newest lacks, beside their usage."""
+    older = and_(files.c.source == newest.source, files.c.path == newest.path, files.c.version < newest.version)
+    again, there = messages.alias(), nodes.alias()
+    in_newest = exists().where(there.c.file == newest.id, there.c.uuid == messages.c.uuid, again.c.node == there.c.id)
+    for file in connection.scalars(select(files.c.id).where(older)).all():
+        lost = select(messages.c.entry).where(messages.c.file == file, ~in_newest)
+        fulltext.remove(connection, and_(entries.c.file == file, entries.c.id.not_in(lost)))
+        connection.execute(delete(messages).where(messages.c.file == file, in_newest))
+        kept = select(*messages.c["entry", "node"]).where(messages.c.file == file).subquery()
+        connection.execute(delete(entries).where(entries.c.file == file, entries.c.id.not_in(select(kept.c.entry))))
+        connection.execute(delete(nodes).where(nodes.c.file == file, nodes.c.id.not_in(select(kept.c.node))))
+        for table in DERIVED:
+            if table not in (messages, entries, nodes, usage):
+                connection.execute(delete(table).where(table.c.file == file))

@@ -1,0 +1,1 @@
+"""Floor 3: questions. A connection in, frozen dataclasses out."""

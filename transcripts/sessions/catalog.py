@@ -1,0 +1,247 @@
+"""Which sessions there are, and which one a name means.
+
+Invariants:
+- A session is a main transcript; its id is its file's name. The files of one id in several projects form a group: a name
+  that meets a group means the live one with the newest message, and the others are named beside it.
+- `last_activity_at` is the time of the newest message, never that of the file.
+- Order is newest activity first; sessions without a dated message come last; equal times by id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
+
+from transcripts.errors import Ambiguous, NotFound, Problem
+from transcripts.index.schema import files, problems, projects, session_models, sessions
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session as a list shows it.
+
+    Times are integer milliseconds since 1970 UTC, `size` is bytes. `title_kind` says where the title is from: custom-title,
+    ai-title, summary or prompt. `state` is live, gone (the file vanished) or deleted. `version` is the client's, `versions`
+    how often the file was rewritten, plus one. `unfinished` is the length in bytes of a last line that is not whole yet.
+    """
+
+    id: str
+    project: str
+    project_key: str
+    source: str
+    path: str
+    state: str
+    title: str | None
+    title_kind: str | None
+    tag: str | None
+    first_prompt: str | None
+    cwd: str | None
+    git_branch: str | None
+    version: str | None
+    models: tuple[str, ...]
+    created_at: int | None
+    last_activity_at: int | None
+    message_count: int
+    prompt_count: int
+    tool_call_count: int
+    unanswered_count: int
+    missing_parent_count: int
+    compaction_count: int
+    entry_count: int
+    problem_count: int
+    agent_count: int
+    versions: int
+    size: int
+    unfinished: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to resume: metadata lines only."""
+        return self.message_count == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A file that a name means: one version of a main or sub-agent transcript, and the other sessions of the same id."""
+
+    file: int
+    kind: str
+    path: str
+    version: int
+    source: str
+    project_key: str
+    session_id: str | None
+    agent_id: str | None
+    state: str
+    kept_size: int
+    others: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> list[str]:
+        """Where the files of it lie on disk: the transcript, and for a session its folder if there is one."""
+        folder = self.path.removesuffix(".jsonl")
+        return [self.path, folder] if self.kind == "main" and os.path.isdir(folder) else [self.path]
+
+
+def listed(
+    connection: Connection,
+    *,
+    project: str | None = None,
+    tag: str | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    empty: bool = True,
+    limit: int | None = None,
+    offset: int = 0,
+) -> list[SessionInfo]:
+    """The sessions, newest activity first.
+
+    `project` is a project's path, a part of it or its folder's name; `since` and `until` bound the last activity in
+    milliseconds; `empty` keeps sessions without a message. Cost: one pass over the sessions.
+    """
+    wanted: list[ColumnElement[bool]] = []
+    if project is not None:
+        wanted.append(or_(projects.c.path.contains(project, autoescape=True), projects.c.key == project))
+    if tag is not None:
+        wanted.append(sessions.c.tag == tag)
+    if since is not None:
+        wanted.append(sessions.c.last_activity_at >= since)
+    if until is not None:
+        wanted.append(sessions.c.last_activity_at < until)
+    if not empty:
+        wanted.append(sessions.c.message_count > 0)
+    return _infos(connection, _query().where(*wanted).limit(limit).offset(offset or None))
+
+
+def info(connection: Connection, file: int) -> SessionInfo:
+    """One session by the key of its transcript. Raises NotFound."""
+    found = _infos(connection, _query().where(sessions.c.file == file))
+    if not found:
+        raise NotFound("no session has this transcript")
+    return found[0]
+
+
+def find(connection: Connection, name: str, version: int | None = None) -> Transcript:
+    """The transcript that a name means: a session id or a unique prefix of one, an exact title, a transcript's path, `latest`.
+
+    `version` picks an older version of it, 1 for the first. Raises NotFound, and Ambiguous with what it could be.
+    """
+    row, others = _found(connection, name)
+    if version is not None and version != row.version:
+        older = connection.execute(
+            select(files).where(files.c.source == row.source, files.c.path == row.path, files.c.version == version)
+        ).one_or_none()
+        if older is None:
+            raise NotFound(f"{row.path} has the versions 1 to {row.version}, not {version}")
+        row = older
+    return Transcript(
+        row.id, row.kind, row.path, row.version, row.source, row.project_key, row.session_id, row.agent_id, row.state,
+        row.kept_size, others,
+    )  # fmt: skip
+
+
+def problems_of(connection: Connection, transcript: Transcript) -> list[Problem]:
+    """The faults recorded of a transcript, in order of their place."""
+    rows = connection.execute(
+        select(problems).where(problems.c.file == transcript.file).order_by(problems.c.offset, problems.c.id)
+    )
+    return [Problem(transcript.path, row.reason, row.offset, row.length, row.excerpt) for row in rows]
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def _found(connection: Connection, name: str) -> tuple[Row[Any], tuple[str, ...]]:
+    if name == "latest":
+        newest = sessions.c.last_activity_at.desc().nulls_last()
+        one = connection.execute(
+            _candidates().where(sessions.c.message_count > 0).order_by(newest, sessions.c.session_id).limit(1)
+        )
+        if rows := one.all():
+            return rows[0], ()
+        raise NotFound("there is no session with a message yet; import some with: transcripts sync")
+    if os.sep in name or name.endswith(".jsonl"):
+        return _by_path(connection, name), ()
+    prefix = sessions.c.session_id.startswith(name, autoescape=True)
+    for condition in (sessions.c.session_id == name, sessions.c.title == name, prefix):
+        rows = connection.execute(_candidates().where(condition)).all() if name else []
+        if rows:
+            return _chosen(name, rows)
+    raise NotFound(f"no session is called {name!r}; see: transcripts list")
+
+
+def _candidates() -> Select[Any]:
+    return select(files, sessions.c.title, sessions.c.last_activity_at).join(sessions, sessions.c.file == files.c.id)
+
+
+def _chosen(name: str, rows: Sequence[Row[Any]]) -> tuple[Row[Any], tuple[str, ...]]:
+    if len({row.session_id for row in rows}) > 1:
+        raise Ambiguous(name, sorted(f"{row.session_id}  {row.title or ''}" for row in rows))
+    best, *others = sorted(rows, key=lambda row: (row.state != "live", -(row.last_activity_at or 0), row.path))
+    return best, tuple(row.path for row in others)
+
+
+def _by_path(connection: Connection, name: str) -> Row[Any]:
+    path = os.path.realpath(os.path.expanduser(name))
+    row = connection.execute(
+        select(files).where(files.c.path == path, files.c.kind != "side").order_by(files.c.version.desc()).limit(1)
+    ).one_or_none()
+    if row is None:
+        raise NotFound(f"{path} was never imported; import it with: transcripts sync {name}")
+    return row
+
+
+# -- infos ---------------------------------------------------------------------------------------------------------------
+
+
+def _query() -> Select[Any]:
+    agents = (
+        select(files.c.source, files.c.project_key, files.c.session_id, func.count().label("agent_count"))
+        .where(files.c.kind == "agent", files.c.state != "replaced")
+        .group_by(files.c.source, files.c.project_key, files.c.session_id)
+        .subquery()
+    )
+    same_session = and_(
+        agents.c.source == files.c.source,
+        agents.c.project_key == files.c.project_key,
+        agents.c.session_id == files.c.session_id,
+    )
+    newest = sessions.c.last_activity_at.desc().nulls_last()
+    columns = files.c["source", "project_key", "path", "state", "kept_size", "imported_size", "version"]
+    return (
+        select(
+            sessions,
+            *columns[:-1],
+            files.c.version.label("versions"),
+            projects.c.path.label("project_path"),
+            agents.c.agent_count,
+        )
+        .join(files, files.c.id == sessions.c.file)
+        .join(projects, projects.c.id == sessions.c.project)
+        .outerjoin(agents, same_session)
+        .order_by(newest, sessions.c.session_id, files.c.path)
+    )
+
+
+def _infos(connection: Connection, query: Select[Any]) -> list[SessionInfo]:
+    rows = connection.execute(query).all()
+    models: dict[int, list[str]] = {}
+    used = select(session_models).order_by(session_models.c.model)
+    for file, model in connection.execute(
+        used if len(rows) > 1 else used.where(session_models.c.file.in_([row.file for row in rows]))
+    ):
+        models.setdefault(file, []).append(model)
+    return [
+        SessionInfo(
+            row.session_id, row.project_path, row.project_key, row.source, row.path, row.state, row.title, row.title_kind,
+            row.tag, row.first_prompt, row.cwd, row.git_branch, row.version, tuple(models.get(row.file, ())), row.created_at,
+            row.last_activity_at, row.message_count, row.prompt_count, row.tool_call_count, row.unanswered_count,
+            row.missing_parent_count, row.compaction_count, row.entry_count, row.problem_count, row.agent_count or 0,
+            row.versions, row.kept_size, row.kept_size - row.imported_size,
+        )
+        for row in rows
+    ]  # fmt: skip
