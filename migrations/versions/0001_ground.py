@@ -181,6 +181,7 @@ def upgrade() -> None:
         sa.Column("file", BIG, nullable=False),
         sa.Column("entry", BIG, nullable=False),
         sa.Column("offset", BIG, nullable=False),
+        sa.Column("length", sa.Integer(), nullable=False),
         sa.Column("first_offset", BIG, nullable=False),
         sa.Column("parent", BIG, nullable=True),
         sa.Column("source", BIG, nullable=True),
@@ -197,9 +198,9 @@ def upgrade() -> None:
         sa.Column("is_sidechain", sa.Boolean(), nullable=False),
         sa.Column("is_prompt", sa.Boolean(), nullable=False),
         sa.Column("is_mapped", sa.Boolean(), nullable=False),
-        sa.Column("has_text", sa.Boolean(), nullable=False),
-        sa.Column("has_call", sa.Boolean(), nullable=False),
-        sa.Column("has_result", sa.Boolean(), nullable=False),
+        sa.Column("is_glued", sa.Boolean(), nullable=False),
+        sa.Column("call_ids", sa.Text(), nullable=True),
+        sa.Column("result_ids", sa.Text(), nullable=True),
         sa.Column("thinking_only", sa.Boolean(), nullable=False),
         sa.Column("blank", sa.Boolean(), nullable=False),
         sa.Column("empty_content", sa.Boolean(), nullable=False),
@@ -317,6 +318,19 @@ def upgrade() -> None:
     )
     op.create_index("ix_sessions_activity", "sessions", ["last_activity_at"], unique=False)
     op.create_index("ix_sessions_session", "sessions", ["session_id"], unique=False)
+    op.create_table(
+        "snips",
+        sa.Column("entry", BIG, autoincrement=False, nullable=False),
+        sa.Column("file", BIG, nullable=False),
+        sa.Column("node", BIG, nullable=False),
+        sa.Column("removed", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["file"],
+            ["files.id"],
+        ),
+        sa.PrimaryKeyConstraint("entry"),
+    )
+    op.create_index("ix_snips_file", "snips", ["file"], unique=False)
     op.create_table(
         "snapshots",
         sa.Column("file", BIG, autoincrement=False, nullable=False),

@@ -25,7 +25,11 @@ WHOLE, GLUED, SALVAGED = 0, 1, 2
 """How a record stands on its line: alone; first, with more behind it; only found by salvage."""
 
 _DEEP = 500  # levels that json reads on every supported Python
-_BLANK = b" \t\r\n\x0b\x0c\xef\xbb\xbf"
+BLANK = (
+    " \t\n\r\v\f\ufeff\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+"""What the client's language trims."""
+
 _EXCERPT = 80
 _RECORD_START = re.compile(rb'\{"[A-Za-z]{1,40}" ?:')
 _SALVAGE_EFFORT = 8  # times its length that a damaged line may cost, so that a hostile one does not cost its square
@@ -72,7 +76,7 @@ def load(data: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(data)
     except ValueError:
-        value = _loads(_decoded(data.strip(_BLANK)))
+        value = _loads(_decoded(data).strip(BLANK))
     return value if isinstance(value, dict) else {}
 
 
@@ -96,10 +100,10 @@ def millis(timestamp: object) -> int | None:
 
 
 def _parse_odd(line: Line, path: str) -> Parsed:
-    data = line.data.strip(_BLANK)
+    leading, data = _trim(line.data)
     if not data:
         return Parsed([], [])
-    start = line.offset + line.data.index(data)
+    start = line.offset + leading
     problems: list[Problem] = []
     if not data.strip(b"\x00 "):
         return Parsed([], [_problem(path, "NUL bytes", start, data)])
@@ -124,7 +128,7 @@ def _salvaged(start: int, data: bytes, path: str, problems: list[Problem]) -> Pa
         value, length = first
         at = start + len(data) - len(rest)
         entries.append(Entry(at, length, value, SALVAGED if entries else GLUED))
-        rest = rest[length:].lstrip(_BLANK)
+        rest = rest[length:].lstrip()
     at = start + len(data) - len(rest)
     if len(entries) > 1:
         problems.append(_problem(path, f"{len(entries)} objects on one line", start, data))
@@ -183,6 +187,14 @@ def _record_at_end(data: bytes) -> tuple[dict[str, Any], int] | None:
         if budget < 0:
             break
     return None
+
+
+def _trim(data: bytes) -> tuple[int, bytes]:
+    """How many bytes the blanks in front take, and what is left between them and the blanks behind."""
+    text = _decoded(data)
+    leading = text[: len(text) - len(text.lstrip(BLANK))].encode()
+    trailing = text[len(text.rstrip(BLANK)) :].encode()
+    return len(leading), data[len(leading) : max(len(leading), len(data) - len(trailing))]
 
 
 def _decoded(data: bytes) -> str:

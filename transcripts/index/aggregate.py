@@ -127,7 +127,7 @@ def _project(connection: Connection, source: str, key: str, cwd: str | None) -> 
 
 def _title(connection: Connection, file: int, first_prompt: str | None) -> dict[str, str | None]:
     """custom title > ai title > summary that names one of the file's messages > first prompt; an empty one is none."""
-    given = dict(connection.execute(select(titles.c.kind, titles.c.title).where(titles.c.file == file)).tuples().all())
+    given = dict(connection.execute(select(titles.c.kind, titles.c.title).where(titles.c.file == file)).all())
     for kind in ("custom-title", "ai-title"):
         if given.get(kind):
             return {"title": given[kind], "title_kind": kind}

@@ -23,9 +23,9 @@ _GONE = "?"
 def content(connection: Connection, file: int) -> Content:
     """The derived rows of a file. Cost: all of them are read."""
     offsets: dict[int, Any] = dict(
-        connection.execute(select(entries.c.id, entries.c.offset).where(entries.c.file == file)).tuples().all()
+        connection.execute(select(entries.c.id, entries.c.offset).where(entries.c.file == file)).all()
     )
-    uuids, bridges = _nodes(connection, file)
+    uuids: dict[int, str] = dict(connection.execute(select(nodes.c.id, nodes.c.uuid).where(nodes.c.file == file)).all())
     found: Content = {}
     for table in DERIVED:
         rows = found[table.name] = {}
@@ -35,8 +35,6 @@ def content(connection: Connection, file: int) -> Content:
                 for name, value in row.items()
                 if name not in ("file", "id")
             }
-            if table is nodes:
-                values["bridge"] = uuids.get(_led_to(bridges, row["id"]), _GONE) if row["progress"] is not None else None
             rows[_place(table, values, len(rows))] = values
     return found
 
@@ -69,31 +67,7 @@ def differences(stored: Content, derived: Content) -> list[tuple[str, tuple[Any,
     return sorted(found, key=str)
 
 
-def _nodes(connection: Connection, file: int) -> tuple[dict[int | None, str], dict[int, int | None]]:
-    uuids: dict[int | None, str] = {}
-    bridges: dict[int, int | None] = {}
-    for key, uuid, progress, bridge in connection.execute(
-        select(*nodes.c["id", "uuid", "progress", "bridge"]).where(nodes.c.file == file)
-    ):
-        uuids[key] = uuid
-        if progress is not None:
-            bridges[key] = bridge
-    return uuids, bridges
-
-
-def _led_to(bridges: dict[int, int | None], key: int) -> int | None:
-    """Where a progress line leads in the end; how far the way was shortened depends on the slices."""
-    seen = set()
-    at: int | None = key
-    while at in bridges and at not in seen:
-        seen.add(at)
-        at = bridges[at]
-    return at
-
-
-def _meaning(
-    connection: Connection, table: Table, name: str, value: Any, offsets: dict[int, Any], uuids: dict[int | None, str]
-) -> Any:
+def _meaning(connection: Connection, table: Table, name: str, value: Any, offsets: dict[int, Any], uuids: dict[int, str]) -> Any:
     if value is None:
         return None
     if name in _ENTRY_COLUMNS:

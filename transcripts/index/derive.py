@@ -9,18 +9,20 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Table, and_, bindparam, delete, func, select, update
 
 from transcripts.errors import Problem
 from transcripts.index import schema
 from transcripts.index.bulk import insert_rows, upsert_rows
-from transcripts.index.rows import Message, Rows
+from transcripts.index.rows import Message, Rows, Usage
 
 _SLICE = 500  # values bound to one statement
+_usage_values = attrgetter(*(field.name for field in fields(Usage)))
 
 
 def add(connection: Connection, file: int, rows: Rows) -> list[Problem]:
@@ -37,7 +39,7 @@ def add(connection: Connection, file: int, rows: Rows) -> list[Problem]:
     upsert_rows(
         connection,
         schema.usage,
-        [(file, *key, *astuple(row)) for key, row in rows.usage.items()],
+        [(file, *key, *_usage_values(row)) for key, row in rows.usage.items()],
         keep=("response", "timestamp"),  # those of the response's first line
         conflict={"is_partial": "usage.is_partial AND excluded.is_partial"},
     )
@@ -61,18 +63,20 @@ def next_key(connection: Connection, table: Table, column: str = "id", at_least:
     return max(connection.scalar(select(func.max(table.c[column]))) or 0, at_least) + 1
 
 
-# -- nodes -----------------------------------------------------------------------------------------------------------------
+# -- nodes ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Node:
     key: int
     progress: int | None = None  # the entry of the progress line
-    bridge: int | None = None  # where it leads
+    bridge: int | None = None  # its parent
+    first_offset: int | None = None  # of the message, if there is one
+    is_mapped: bool = False
 
 
 class _Nodes:
-    """The nodes of a batch: found or made, with the progress lines among them bridged."""
+    """The nodes of a batch: found or made, with what is known of their messages and progress lines."""
 
     def __init__(self, connection: Connection, file: int, rows: Rows) -> None:
         self._connection = connection
@@ -80,23 +84,25 @@ class _Nodes:
         self._by_uuid: dict[str, _Node] = {}
         named = list(dict.fromkeys(_named(rows)))
         for some in _slices(named):
-            found = connection.execute(
-                select(*schema.nodes.c["uuid", "id", "progress", "bridge"]).where(
-                    schema.nodes.c.uuid.in_(some), schema.nodes.c.file == file
-                )
-            )
-            self._by_uuid.update((uuid, _Node(key, progress, bridge)) for uuid, key, progress, bridge in found)
-        self.known = {node.key for node in self._by_uuid.values()}
+            found = connection.execute(_NODE.where(schema.nodes.c.uuid.in_(some), schema.nodes.c.file == file))
+            self._by_uuid.update((uuid, _Node(*values)) for uuid, *values in found)
+        known = {node.key for node in self._by_uuid.values()}
         key = next_key(connection, schema.nodes)
         new = [uuid for uuid in named if uuid not in self._by_uuid]
         self._by_uuid.update((uuid, _Node(key + at)) for at, uuid in enumerate(new))
         self._by_key = {node.key: node for node in self._by_uuid.values()}
-        self._late = self._bridge(rows)
+        self._moved = False  # whether a progress line leads elsewhere than it did, or no longer leads on
+        self._late = self._bridge(rows, known)
+        self._cross(rows)
         made = ((uuid, self._by_uuid[uuid]) for uuid in new)
         insert_rows(connection, schema.nodes, [(node.key, file, uuid, node.progress, node.bridge) for uuid, node in made])
 
     def __getitem__(self, uuid: str) -> int:
         return self._by_uuid[uuid].key
+
+    def message(self, uuid: str) -> _Node:
+        """The node of a message, with the place where it stood first."""
+        return self._by_uuid[uuid]
 
     def parent(self, uuid: str | None) -> int | None:
         """The node that a line with this parentUuid hangs on, past progress lines."""
@@ -104,21 +110,23 @@ class _Nodes:
 
     def repoint_children(self) -> None:
         """Lead past those progress lines that came after a line that names them."""
+        if self._moved:
+            _repoint_all(self._connection, self._file, self._past_progress)
+            return
         for node in self._late:
             self._connection.execute(
                 update(schema.messages).where(schema.messages.c.parent == node.key).values(parent=self._past_progress(node.key))
             )
 
-    def _bridge(self, rows: Rows) -> list[_Node]:
+    def _bridge(self, rows: Rows, known: set[int]) -> list[_Node]:
+        """Note where progress lines lead; those of them that others may have named before."""
         changed: dict[int, _Node] = {}
         for uuid, parent, entry in rows.progress:
-            node = self._by_uuid[uuid]
-            node.progress, node.bridge = entry, None if parent is None else self._by_uuid[parent].key
+            node, bridge = self._by_uuid[uuid], None if parent is None else self._by_uuid[parent].key
+            self._moved = self._moved or (node.progress is not None and node.bridge != bridge)
+            node.progress, node.bridge = entry, bridge
             changed[node.key] = node
-        for node in changed.values():  # each way is shortened once, so that a chain of thousands costs its length
-            if node.bridge is not None:
-                node.bridge = self._past_progress(node.bridge)
-        late = [node for key, node in changed.items() if key in self.known]
+        late = [node for key, node in changed.items() if key in known]
         if late:
             self._connection.execute(
                 update(schema.nodes)
@@ -128,21 +136,54 @@ class _Nodes:
             )
         return late
 
+    def _cross(self, rows: Rows) -> None:
+        """A uuid can be a progress line's and a message's: then the message stands, and children come back to it."""
+        for message in rows.messages:
+            if message.is_mapped:
+                self._by_uuid[message.uuid].is_mapped = True
+        named = [*(message.uuid for message in rows.messages), *(uuid for uuid, _parent, _entry in rows.progress)]
+        nodes = (self._by_uuid[uuid] for uuid in named)
+        self._moved = self._moved or any(node.is_mapped and node.progress is not None for node in nodes)
+
     def _past_progress(self, key: int) -> int | None:
         seen: set[int] = set()
         at: int | None = key
         while at is not None and at not in seen:
             seen.add(at)
             node = self._by_key.get(at) or self._load(at)
-            if node.progress is None:
+            if node.progress is None or node.is_mapped:
                 return at
             at = node.bridge
-        return at  # None: hangs on nothing; else a circle of progress lines, which has no message
+        return at  # None: hangs on nothing; else a circle of progress lines, where no message is
 
     def _load(self, key: int) -> _Node:
-        row = self._connection.execute(select(*schema.nodes.c["id", "progress", "bridge"]).where(schema.nodes.c.id == key)).one()
-        node = self._by_key[key] = _Node(*row)
-        return node
+        """A node that the batch does not name, and with it the run of progress lines above."""
+        table = schema.nodes
+        run = select(table.c.id, table.c.bridge).where(table.c.id == key).cte("run", recursive=True)
+        run = run.union(select(table.c.id, table.c.bridge).where(table.c.id == run.c.bridge, table.c.progress.is_not(None)))
+        for _uuid, *values in self._connection.execute(_NODE.where(table.c.id.in_(select(run.c.id)))):
+            self._by_key.setdefault(values[0], _Node(*values))
+        return self._by_key[key]
+
+
+_NODE = select(
+    *schema.nodes.c["uuid", "id", "progress", "bridge"],
+    schema.messages.c.first_offset,
+    func.coalesce(schema.messages.c.is_mapped, False),
+).outerjoin(schema.messages, schema.messages.c.node == schema.nodes.c.id)
+
+
+def _repoint_all(connection: Connection, file: int, past_progress: Callable[[int], int | None]) -> None:
+    """Find the parents of all messages of a file anew. Cost: the messages of the file."""
+    named = and_(schema.nodes.c.uuid == schema.messages.c.parent_uuid, schema.nodes.c.file == file)
+    rows = connection.execute(
+        select(schema.messages.c.node, schema.messages.c.parent, schema.nodes.c.id)
+        .join(schema.nodes, named)
+        .where(schema.messages.c.file == file)
+    ).all()
+    for node, parent, key in rows:
+        if (found := past_progress(key)) != parent:
+            connection.execute(update(schema.messages).where(schema.messages.c.node == node).values(parent=found))
 
 
 def _named(rows: Rows) -> Iterator[str]:
@@ -167,37 +208,29 @@ def _slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 def _add_messages(connection: Connection, file: int, messages: list[Message], nodes: _Nodes) -> list[Problem]:
     """Write chain lines, the later of one uuid in place of the earlier; a line the client does not map replaces none."""
-    standing = _offsets(connection, [nodes[message.uuid] for message in messages if nodes[message.uuid] in nodes.known])
     added: list[tuple[Any, ...]] = []
     problems: list[Problem] = []
     for message in messages:
-        node, parent = nodes[message.uuid], nodes.parent(message.parent_uuid)
+        node, parent = nodes.message(message.uuid), nodes.parent(message.parent_uuid)
         source = nodes[message.source_uuid] if message.source_uuid not in (None, message.parent_uuid) else None
         if message.parent_uuid == message.uuid:
-            problems.append(Problem("", "a message that is its own parent", message.offset, 0))
-        if node in standing:
-            problems.append(Problem("", f"a uuid again that stood at {standing[node]}", message.offset, 0, message.uuid))
+            problems.append(Problem("", "a message that is its own parent", message.offset, message.length))
+        if node.first_offset is not None:
+            again = f"a uuid again that stood at {node.first_offset}"
+            problems.append(Problem("", again, message.offset, message.length, message.uuid[:80]))
             if not message.is_mapped:
                 continue
-        standing.setdefault(node, message.offset)
+        else:
+            node.first_offset = message.offset
         added.append((
-            node, file, message.entry, message.offset, standing[node], parent, source, message.uuid, message.parent_uuid,
-            message.type, message.subtype, message.timestamp, message.message_id, message.request_id, message.model,
-            message.agent_id, message.is_meta, message.is_sidechain, message.is_prompt, message.is_mapped, message.has_text,
-            message.has_call, message.has_result, message.thinking_only, message.blank, message.empty_content,
+            node.key, file, message.entry, message.offset, message.length, node.first_offset, parent, source, message.uuid,
+            message.parent_uuid, message.type, message.subtype, message.timestamp, message.message_id, message.request_id,
+            message.model, message.agent_id, message.is_meta, message.is_sidechain, message.is_prompt, message.is_mapped,
+            message.is_glued, message.call_ids, message.result_ids, message.thinking_only, message.blank,
+            message.empty_content,
         ))  # fmt: skip
     upsert_rows(connection, schema.messages, added, keep=("first_offset",))
     return problems
-
-
-def _offsets(connection: Connection, keys: list[int]) -> dict[int, int]:
-    """Where the messages among these nodes stood first."""
-    table = schema.messages
-    found: dict[int, int] = {}
-    for some in _slices(keys):
-        rows = connection.execute(select(table.c.node, table.c.first_offset).where(table.c.node.in_(some)))
-        found.update((node, offset) for node, offset in rows)
-    return found
 
 
 def _add_session_lines(connection: Connection, file: int, rows: Rows, nodes: _Nodes) -> None:
@@ -206,6 +239,7 @@ def _add_session_lines(connection: Connection, file: int, rows: Rows, nodes: _No
     upsert_rows(connection, schema.tags, [(file, *rows.tag)] if rows.tag else [])
     upsert_rows(connection, schema.snapshots, [(file, *key, entry) for key, entry in rows.snapshots.items()])
     upsert_rows(connection, schema.events, [(file, *key, entry) for key, entry in rows.events.items()])
+    insert_rows(connection, schema.snips, [(entry, file, nodes[uuid], removed) for entry, uuid, removed in rows.snips])
     boundaries = [(entry, file, offset, nodes[uuid], *rest) for entry, offset, uuid, *rest in rows.boundaries]
     insert_rows(connection, schema.boundaries, boundaries)
     if rows.pointer or rows.last_prompt:

@@ -16,7 +16,7 @@ from zlib import crc32
 import orjson
 
 from transcripts.errors import Problem
-from transcripts.files.entry import SALVAGED, Entry, clean, millis
+from transcripts.files.entry import BLANK, GLUED, SALVAGED, Entry, clean, millis
 from transcripts.index.text import blocks
 
 CHAIN_TYPES = frozenset({"user", "assistant", "system", "attachment"})
@@ -51,6 +51,7 @@ class Message:
 
     entry: int
     offset: int
+    length: int
     uuid: str
     parent_uuid: str | None
     source_uuid: str | None
@@ -65,9 +66,9 @@ class Message:
     is_sidechain: bool
     is_prompt: bool
     is_mapped: bool
-    has_text: bool = False
-    has_call: bool = False
-    has_result: bool = False
+    is_glued: bool
+    call_ids: str | None = None
+    result_ids: str | None = None
     thinking_only: bool = False
     blank: bool = False
     empty_content: bool = False
@@ -123,6 +124,7 @@ class Rows:
     progress: list[tuple[str, str | None, int]] = field(default_factory=list)  # uuid, parent uuid, entry
     summaries: list[tuple[int, int, str | None, str]] = field(default_factory=list)
     boundaries: list[tuple[int, int, str, str | None, int | None, str | None, str | None]] = field(default_factory=list)
+    snips: list[tuple[int, str, str]] = field(default_factory=list)
     titles: dict[str, tuple[int, str]] = field(default_factory=dict)
     tag: tuple[int, str] | None = None
     pointer: tuple[int, int, str, bool] | None = None
@@ -164,7 +166,7 @@ class Rows:
         self.git_branch = text(record.get("gitBranch")) or self.git_branch
         self.version = text(record.get("version")) or self.version
         if kind == "progress" and uuid:
-            self.progress.append((uuid, text(record.get("parentUuid")), entry))
+            self.progress.append((uuid, _parent(record), entry))
         if kind not in CHAIN_TYPES:
             if kind and kind != "progress":
                 self._add_session_line(entry, found, kind)
@@ -174,34 +176,36 @@ class Rows:
         body = record.get("message")
         spoken = kind in ("user", "assistant")
         message = Message(
-            entry=entry, offset=found.offset, uuid=uuid, parent_uuid=text(record.get("parentUuid")),
+            entry=entry, offset=found.offset, length=found.length, uuid=uuid, parent_uuid=_parent(record),
             source_uuid=text(record.get("sourceToolAssistantUUID")), type=kind, subtype=text(record.get("subtype")),
             timestamp=timestamp, message_id=None, request_id=None, model=None, agent_id=text(record.get("agentId")),
             is_meta=record.get("isMeta") is True, is_sidechain=record.get("isSidechain") is True, is_prompt=False,
-            is_mapped=found.standing != SALVAGED and (not spoken or isinstance(body, dict)),
+            is_mapped=found.standing != SALVAGED and (not spoken or isinstance(body, dict)), is_glued=found.standing == GLUED,
         )  # fmt: skip
         self.messages.append(message)
         if spoken and isinstance(body, dict):
             self._add_content(message, record, body)
-        elif message.subtype == "compact_boundary":
+        elif kind == "system" and message.subtype == "compact_boundary" and message.is_mapped:
             self._add_boundary(message, record)
+        snipped = record.get("snipMetadata")
+        if isinstance(snipped, dict) and isinstance(removed := snipped.get("removedUuids"), list):
+            self.snips.append((entry, uuid, _dumped([item for item in removed if isinstance(item, str)])))
 
     def _add_content(self, message: Message, record: dict[str, Any], body: dict[str, Any]) -> None:
         content = body.get("content")
         found = list(blocks(content)) if isinstance(content, list) else []
         kinds = [block.get("type") for block in found]
-        message.has_text = isinstance(content, str) or any(kind != "tool_result" for kind in kinds)
-        message.has_call = "tool_use" in kinds
-        message.has_result = "tool_result" in kinds
         message.empty_content = content == []
         if message.type == "assistant":
             message.thinking_only = bool(kinds) and all(kind in ("thinking", "redacted_thinking") for kind in kinds)
             message.blank = _is_blank(content, found)
-            message.message_id = text(body.get("id"))
+            message.message_id = text(body.get("id")) or None
+            message.call_ids = _ids(found, "tool_use", "id")
             message.request_id = text(record.get("requestId"))
             message.model = text(body.get("model"))
             self._add_usage(message, record, body)
         else:
+            message.result_ids = _ids(found, "tool_result", "tool_use_id")
             prompt = prompt_of(record)
             message.is_prompt = prompt is not None
             if prompt is not None and self.first_prompt is None:
@@ -297,9 +301,25 @@ def prompt_of(record: dict[str, Any]) -> str | None:
 
 def _is_blank(content: object, found: list[dict[str, Any]]) -> bool:
     if isinstance(content, str):
-        return not content.strip()
-    texts = [block.get("text") for block in found if block.get("type") == "text"]
-    return bool(found) and len(texts) == len(found) and all(isinstance(part, str) and not part.strip() for part in texts)
+        return not content.strip(BLANK)
+    said = [block.get("text", "") for block in found if block.get("type") == "text"]
+    return bool(found) and len(said) == len(found) and all(isinstance(part, str) and not part.strip(BLANK) for part in said)
+
+
+def _parent(record: dict[str, Any]) -> str | None:
+    """The parentUuid: None when it is null, absent or empty; a value that is no string names a line that is not there."""
+    parent = record.get("parentUuid")
+    return text(parent) or None if parent is None or isinstance(parent, str) else str(parent)[:40]
+
+
+def _ids(found: list[dict[str, Any]], kind: str, key: str) -> str | None:
+    """The ids of the blocks of a kind as a JSON list, '' for one that has none; None when there is no such block."""
+    ids = [text(block.get(key)) or "" for block in found if block.get("type") == kind]
+    return _dumped(ids) if ids else None
+
+
+def _dumped(texts: list[str]) -> str:
+    return orjson.dumps([clean(item) for item in texts]).decode()
 
 
 def _target(block: dict[str, Any]) -> str | None:
@@ -316,7 +336,8 @@ def _count(value: object) -> int:
 
 def _preserved(details: dict[str, Any]) -> str | None:
     """The preserved messages and segment of a compaction as JSON; None for a plain one."""
-    preserved = {key: details[key] for key in ("preservedMessages", "preservedSegment") if details.get(key) is not None}
+    names = ("preservedMessages", "preservedSegment")
+    preserved = {name: details[name] for name in names if isinstance(details.get(name), dict)}
     try:
         return clean(orjson.dumps(preserved).decode()) if preserved else None
     except TypeError:  # a lone surrogate or a nesting that no uuid has: it names nothing, which is an empty list

@@ -156,7 +156,7 @@ nodes = Table(
     _file(),
     Column("uuid", CleanText, nullable=False),
     Column("progress", Id),  # the entry, when the uuid is that of a progress line
-    Column("bridge", Id),  # the node a progress line leads to; NULL with progress: it hangs on nothing
+    Column("bridge", Id),  # the parent of a progress line; NULL with progress: it hangs on nothing
     Index("ix_nodes_uuid", "uuid", "file", unique=True),
 )
 
@@ -167,6 +167,7 @@ messages = Table(
     _file(),
     Column("entry", Id, nullable=False),  # the line that stands now
     Column("offset", Id, nullable=False),
+    Column("length", Integer, nullable=False),
     Column("first_offset", Id, nullable=False),  # of the first line with this uuid
     Column("parent", Id),  # a node, past progress lines; NULL: hangs on nothing
     Column("source", Id),  # the node that sourceToolAssistantUUID names, where it is not the parent
@@ -183,9 +184,9 @@ messages = Table(
     Column("is_sidechain", Boolean, nullable=False),
     Column("is_prompt", Boolean, nullable=False),  # what a person typed
     Column("is_mapped", Boolean, nullable=False),  # the current rules see it (FORMAT.md 3.1)
-    Column("has_text", Boolean, nullable=False),  # a user line that says more than results
-    Column("has_call", Boolean, nullable=False),
-    Column("has_result", Boolean, nullable=False),
+    Column("is_glued", Boolean, nullable=False),  # more stands behind it on its line: the classic rules lose it
+    Column("call_ids", CleanText),  # of its tool_use blocks, a JSON list; NULL: none
+    Column("result_ids", CleanText),  # of the calls its tool_result blocks answer
     Column("thinking_only", Boolean, nullable=False),
     Column("blank", Boolean, nullable=False),  # an assistant line of nothing but white space
     Column("empty_content", Boolean, nullable=False),
@@ -263,6 +264,16 @@ boundaries = Table(
     Column("logical_parent_uuid", CleanText),
     Column("preserved", CleanText),  # preservedMessages and preservedSegment as JSON; NULL: a plain boundary
     Index("ix_boundaries_file", "file", "offset"),
+)
+
+snips = Table(
+    "snips",
+    metadata,
+    _key("entry"),
+    _file(),
+    Column("node", Id, nullable=False),
+    Column("removed", CleanText, nullable=False),  # uuids, a JSON list
+    Index("ix_snips_file", "file"),
 )
 
 events = Table(
@@ -386,8 +397,8 @@ session_models = Table(
 )
 
 DERIVED: tuple[Table, ...] = (
-    entries, nodes, messages, summaries, titles, tags, snapshots, pointers, boundaries, events, tool_calls, usage,
-    problems, sessions, session_models,
+    entries, nodes, messages, summaries, titles, tags, snapshots, pointers, boundaries, snips,
+    events, tool_calls, usage, problems, sessions, session_models,
 )  # fmt: skip
 """The derived tables whose rows belong to a file (column `file`). `responses` and `projects` are derived too, and do not."""
 

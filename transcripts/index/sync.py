@@ -100,9 +100,8 @@ def _plan(connection: Connection, source: str, scans: list[Scan]) -> _Plan:
             newest[row.path] = row
             if row.path not in found and row.derived_version != DERIVED_VERSION:
                 outdated.append(row)
-    passed_over = set(
-        connection.execute(select(*forgotten.c["project_key", "session_id"]).where(forgotten.c.source == source)).tuples()
-    )
+    rows = connection.execute(select(*forgotten.c["project_key", "session_id"]).where(forgotten.c.source == source))
+    passed_over = {(row.project_key, row.session_id) for row in rows}
     changed = [
         file
         for path, file in found.items()
