@@ -77,7 +77,7 @@ def scan(path: str | os.PathLike[str]) -> Scan:
     if "projects" in names and os.path.isdir(os.path.join(root, "projects")):
         inner = scan(os.path.join(root, "projects"))
         return inner if inner.root != root else found
-    if any(os.path.isdir(os.path.join(root, below)) for below in (SUBAGENTS, "tool-results")):
+    if _is_session(root):
         project, session = root.split(os.sep)[-2:]
         _scan_session(found, project, session, root, "")
         return found
@@ -120,7 +120,12 @@ def _is_project(root: str, names: list[str]) -> bool:
     """A project holds transcripts, or folders of sessions whose transcript is gone; a projects folder holds projects."""
     if any(name.endswith(".jsonl") for name in names):
         return True
-    return any(os.path.isdir(os.path.join(root, name, below)) for name in names for below in (SUBAGENTS, "tool-results"))
+    return any(_is_session(os.path.join(root, name)) for name in names)
+
+
+def _is_session(folder: str) -> bool:
+    """Whether this is a session's folder, also when its transcript is gone; no other folder is entered."""
+    return any(os.path.isdir(os.path.join(folder, below)) for below in (SUBAGENTS, "tool-results"))
 
 
 def _folders(root: str, names: list[str]) -> Iterator[str]:
@@ -141,6 +146,7 @@ def _scan_project(found: Scan, project: str) -> None:
     except OSError as error:
         _failed(found, project, error)
         return
+    names = {entry.name for entry in entries}
     for entry in entries:
         try:
             if not _storable(found, entry.path):
@@ -149,7 +155,7 @@ def _scan_project(found: Scan, project: str) -> None:
                 status = entry.stat()
                 if stat.S_ISREG(status.st_mode):
                     found.files.append(_file(entry.path, _in_project(key, entry.name), status))
-            elif entry.name != "memory" and entry.is_dir(follow_symlinks=False):
+            elif entry.is_dir(follow_symlinks=False) and (f"{entry.name}.jsonl" in names or _is_session(entry.path)):
                 _scan_session(found, key, entry.name, entry.path, "")
         except OSError as error:
             _vanished_or_failed(found, entry.path, error)

@@ -63,10 +63,20 @@ def update_session(connection: Connection, file: int, rows: Rows | None = None, 
     }
     counted = [values.get(column.name, 0 if column.name.endswith("_count") else None) for column in sessions.columns]
     upsert_rows(connection, sessions, [tuple(counted)])
+    if before is not None and before.project != values["project"]:
+        _drop_if_unused(connection, before.project)
     models = {message.model for message in rows.messages if message.model} if rows else set()
     known = set(connection.scalars(select(session_models.c.model).where(session_models.c.file == file)))
     new = sorted(models - known - {"<synthetic>"})  # the client's own words are no model's
     insert_rows(connection, session_models, [(file, model) for model in new])
+
+
+def remove_session(connection: Connection, file: int) -> None:
+    """Delete the session row of a transcript, and its project when no other session is left in it."""
+    project = connection.scalar(select(sessions.c.project).where(sessions.c.file == file))
+    connection.execute(delete(sessions).where(sessions.c.file == file))
+    if project is not None:
+        _drop_if_unused(connection, project)
 
 
 def named_sessions(connection: Connection, file: int) -> set[int]:
@@ -123,6 +133,10 @@ def _project(connection: Connection, source: str, key: str, cwd: str | None) -> 
         new = insert(projects).returning(projects.c.id)
         found = connection.execute(new, {"source": source, "key": key, "path": path}).scalar_one()
     return int(found)
+
+
+def _drop_if_unused(connection: Connection, project: int) -> None:
+    connection.execute(delete(projects).where(projects.c.id == project, ~exists().where(sessions.c.project == project)))
 
 
 def _title(connection: Connection, file: int, first_prompt: str | None) -> dict[str, str | None]:

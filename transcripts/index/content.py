@@ -35,19 +35,23 @@ def content(connection: Connection, file: int) -> Content:
                 for name, value in row.items()
                 if name not in ("file", "id")
             }
-            rows[_place(table, values, len(rows))] = values
+            place = _place(table, values)
+            while place in rows:  # a row too many must not hide behind the one it repeats
+                place = (*place, "again")
+            rows[place] = values
     return found
 
 
 def totals(connection: Connection) -> Content:
-    """The responses over all files."""
+    """What is told of all files together: the responses, and the projects."""
     rows = connection.execute(
         select(responses, files.c.path, files.c.version).join(files, files.c.id == responses.c.owner)
     ).mappings()
     return {
         "responses": {
             (row["response"],): {name: value for name, value in row.items() if name not in ("owner", "response")} for row in rows
-        }
+        },
+        "projects": {tuple(row): {} for row in connection.execute(select(*projects.c["path", "key", "source"]))},
     }
 
 
@@ -80,12 +84,12 @@ def _meaning(connection: Connection, table: Table, name: str, value: Any, offset
     return value
 
 
-def _place(table: Table, values: dict[str, Any], count: int) -> tuple[Any, ...]:
+def _place(table: Table, values: dict[str, Any]) -> tuple[Any, ...]:
     """What tells a row from the others of its table: its key, as far as that means something, else its offset."""
-    if "offset" in values and table.name != "problems":
-        return (values["offset"], values.get("uuid", ""))
     if table.name == "problems":
-        return (values["offset"], values["reason"], count)
+        return (values["offset"], values["reason"], values["excerpt"])
+    if "offset" in values:
+        return (values["offset"], values.get("uuid", ""))
     if table is nodes:
         return (values["uuid"],)
     return tuple(str(values[column.name]) for column in table.primary_key if column.name in values)

@@ -110,7 +110,7 @@ class _Nodes:
 
     def repoint_children(self) -> None:
         """Lead past those progress lines that came after a line that names them."""
-        if self._moved:
+        if self._moved or any(self._past_progress(node.key) == node.key for node in self._late):  # the latter: a circle closed
             _repoint_all(self._connection, self._file, self._past_progress)
             return
         for node in self._late:

@@ -22,7 +22,7 @@ from transcripts.files.discover import TranscriptFile
 from transcripts.files.entry import Entry, parse
 from transcripts.files.reader import Block, Line, ReadAt, blocks, lines
 from transcripts.index import archive, derive, fulltext, versions
-from transcripts.index.aggregate import named_sessions, responses_of, update_responses, update_session
+from transcripts.index.aggregate import named_sessions, remove_session, responses_of, update_responses, update_session
 from transcripts.index.database import Database
 from transcripts.index.report import ImportReport
 from transcripts.index.rows import Rows
@@ -110,13 +110,11 @@ class _Import:
     def run(self, read_at: ReadAt, end: int) -> None:
         """Import what stands between the offset that was reached and `end`."""
         row = self._row
-        standing: list[Row[Any]] = []
-        if row.kind != "side":
-            if abs(row.derived_version) == DERIVED_VERSION:
-                standing = self._provisional()
-            if abs(row.derived_version) != DERIVED_VERSION or not _stands(standing, read_at, row.imported_size, end):
-                row = self._start_again()
-                standing = []
+        current = abs(row.derived_version) == DERIVED_VERSION
+        standing = self._provisional() if current and row.kind != "side" else []
+        if not current or not _stands(standing, read_at, row.imported_size, end):
+            row = self._start_again()
+            standing = []
         self._imported, self._lines, self._kept = row.imported_size, row.imported_lines, row.kept_size
         for some, is_last in _batches(blocks(read_at, self._imported if row.kind != "side" else self._kept, end)):
             with self._database.write() as connection:
@@ -139,6 +137,7 @@ class _Import:
         with self._database.write() as connection:
             touched, named = responses_of(connection, row.id), named_sessions(connection, row.id)
             fulltext.remove(connection, entries.c.file == row.id)
+            remove_session(connection, row.id)
             derive.remove(connection, row.id)
             update_responses(connection, touched)
             for session in named:
@@ -239,12 +238,13 @@ class _Import:
 
 
 def _stands(standing: list[Row[Any]], read_at: ReadAt, start: int, end: int) -> bool:
-    """Whether the last line, imported without its newline, still holds the same records."""
+    """Whether the last line, imported without its newline, still holds the same records, and nothing that is a problem."""
     if not standing:
         return True
     line = next(lines(next(blocks(read_at, start, end))))
-    again = [(entry.offset, entry.length, crc32(_bytes_of(entry, line)), entry.standing) for entry in parse(line, "").entries]
-    return again == [tuple(row) for row in standing]
+    parsed = parse(line, "")
+    again = [(entry.offset, entry.length, crc32(_bytes_of(entry, line)), entry.standing) for entry in parsed.entries]
+    return not parsed.problems and again == [tuple(row) for row in standing]
 
 
 def _bytes_of(entry: Entry, line: Line) -> bytes:

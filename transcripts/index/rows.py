@@ -269,7 +269,7 @@ class Rows:
         elif kind == "last-prompt":
             self.last_prompt = text(record.get("lastPrompt")) or self.last_prompt
             leaf = text(record.get("leafUuid"))
-            if leaf:
+            if leaf and found.standing != SALVAGED:  # the client does not see it there
                 self.pointer = (entry, found.offset, leaf, record.get("explicit") is True)
         elif kind in SNAPSHOT_TYPES:
             owner = text(record.get("messageId")) or text(record.get("uuid")) or ""

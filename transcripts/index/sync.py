@@ -135,6 +135,7 @@ def _is_same(row: Row[Any] | None, file: TranscriptFile) -> bool:
     return (
         row is not None
         and row.state == "live"
+        and row.kind == file.kind
         and row.size == file.size == row.kept_size
         and row.mtime_ns == file.mtime_ns
         and row.ctime_ns == file.ctime_ns

@@ -60,7 +60,7 @@ def damage(database: Database, progress: Callable[[Progress], None] | None = Non
                         found.append(Problem(row.path, f"table {table}, {' '.join(map(str, place))}: {fault}", offset))
                 if len(whole) == len(rows):
                     for table, place, fault in differences(totals(connection), totals(derived)):
-                        found.append(Problem(database.path, f"table {table}, {place[0]}: {fault}"))
+                        found.append(Problem(database.path, f"table {table}, {' '.join(map(str, place))}: {fault}"))
         finally:
             scratch.close()
     return found + _damaged_search(database)

@@ -17,9 +17,10 @@ from sqlalchemy import Connection, Row, and_, delete, exists, insert, select, up
 from transcripts.files.discover import TranscriptFile
 from transcripts.files.reader import ReadAt
 from transcripts.index import archive, fulltext
+from transcripts.index.aggregate import remove_session
 from transcripts.index.database import Database
 from transcripts.index.report import ImportReport
-from transcripts.index.schema import DERIVED, DERIVED_VERSION, entries, files, messages, nodes, sessions, usage
+from transcripts.index.schema import DERIVED, DERIVED_VERSION, entries, files, messages, nodes, usage
 
 EDGE = 4096  # bytes at the head and the tail of the kept part that are compared when a file has grown
 
@@ -57,6 +58,8 @@ def current(database: Database, source: str, disk: Disk, report: ImportReport) -
     with database.read() as connection:
         row = connection.execute(newest).one_or_none()
         same = row is not None and _is_prefix(connection, row, disk)
+    if row is not None and row.kind != found.kind:
+        return _reclassified(database, row, disk)
     if row is None:
         report.new += 1
         row = _new_version(database, source, disk, None)
@@ -66,6 +69,15 @@ def current(database: Database, source: str, disk: Disk, report: ImportReport) -
     elif found.size > row.kept_size:
         report.grown += 1
     return row
+
+
+def _reclassified(database: Database, row: Row[Any], disk: Disk) -> Row[Any]:
+    """A file that was taken for another kind, since another folder above it was given: its rows are made anew."""
+    found = disk.found
+    place = {"kind": found.kind, "session_id": found.session_id, "agent_id": found.agent_id, "name": found.name}
+    with database.write() as connection:
+        connection.execute(update(files).where(files.c.id == row.id).values(**place, derived_version=0))
+        return connection.execute(select(files).where(files.c.id == row.id)).one()
 
 
 def _is_prefix(connection: Connection, row: Row[Any], disk: Disk) -> bool:
@@ -91,7 +103,7 @@ def _new_version(database: Database, source: str, disk: Disk, old: Row[Any] | No
             still = and_(files.c.id == old.id, files.c.kept_size == old.kept_size, files.c.state != "replaced")
             if connection.execute(update(files).where(still).values(state="replaced")).rowcount != 1:
                 raise Overtaken
-            connection.execute(delete(sessions).where(sessions.c.file == old.id))
+            remove_session(connection, old.id)
         version = old.version + 1 if old is not None else 1
         taken = exists().where(files.c.source == source, files.c.path == found.path, files.c.version == version)
         if connection.scalar(select(taken)):
