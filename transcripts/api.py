@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
@@ -22,7 +22,7 @@ from transcripts.index.database import Database
 from transcripts.index.report import ImportReport, Progress
 from transcripts.sessions import catalog, chain, query
 from transcripts.sessions.catalog import SessionInfo, Transcript
-from transcripts.sessions.chain import Bodies, Chain
+from transcripts.sessions.chain import Chain
 from transcripts.sessions.query import QueryResult
 
 _PATIENCE = 0.2  # seconds that a question waits for a writer before it answers from what is there
@@ -137,8 +137,7 @@ class Index:
         not the session.
         """
         found = self._located(session)
-        with self._database.read() as connection:
-            return chain.resume(connection, found, self._bodies(found), rules=rules, leaf=leaf, last=last)
+        return chain.resume(self._database.read, found, rules=rules, leaf=leaf, last=last)
 
     def lines(self, session: str, version: int | None = None) -> Iterable[bytes]:
         """All lines of a transcript as they stand in it, in order, without their newline."""
@@ -250,13 +249,6 @@ class Index:
             except DatabaseBusy:
                 self.stale = True
                 return False
-
-    def _bodies(self, found: Transcript) -> Bodies:
-        def read(places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-            with self._database.read() as connection:
-                yield from jsonl.records(connection, found.file, places)
-
-        return read
 
     def _main(self, found: Transcript) -> int:
         if found.kind != "main":

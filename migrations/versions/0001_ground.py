@@ -182,6 +182,7 @@ def upgrade() -> None:
         sa.Column("entry", BIG, nullable=False),
         sa.Column("offset", BIG, nullable=False),
         sa.Column("length", sa.Integer(), nullable=False),
+        sa.Column("crc", BIG, nullable=False),
         sa.Column("first_offset", BIG, nullable=False),
         sa.Column("parent", BIG, nullable=True),
         sa.Column("source", BIG, nullable=True),
@@ -204,6 +205,10 @@ def upgrade() -> None:
         sa.Column("thinking_only", sa.Boolean(), nullable=False),
         sa.Column("blank", sa.Boolean(), nullable=False),
         sa.Column("empty_content", sa.Boolean(), nullable=False),
+        sa.Column("input_tokens", BIG, nullable=True),
+        sa.Column("output_tokens", BIG, nullable=True),
+        sa.Column("cache_read_tokens", BIG, nullable=True),
+        sa.Column("cache_write_tokens", BIG, nullable=True),
         sa.ForeignKeyConstraint(
             ["file"],
             ["files.id"],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol
 
 from sqlalchemy import Connection, select
@@ -66,13 +66,6 @@ def lines(connection: Connection, file: int) -> Iterator[bytes]:
     for block in blocks(kept.read_at, 0, kept.size):
         for line in split_lines(block):
             yield line.data
-
-
-def records(connection: Connection, file: int, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """The bytes at the given (offset, length) places of a file, in that order."""
-    kept = Archive(connection, file)
-    for offset, length in places:
-        yield kept.read_at(offset, length)
 
 
 def layout(connection: Connection, transcript: Transcript, with_files: bool) -> Iterator[tuple[int, str]]:

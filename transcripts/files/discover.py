@@ -64,8 +64,11 @@ def scan(path: str | os.PathLike[str]) -> Scan:
     Order: projects by name, within a project by name. Never raises for what it finds; a path that does not exist is a
     Problem. Cost: one directory read a folder and one stat a file.
     """
-    root = os.path.realpath(path)
+    root = _real(path)
     found = Scan(root, [], [], [])
+    if not _storable(found, root):
+        found.unread.append(root)
+        return found
     try:
         status = os.stat(root)
         if stat.S_ISREG(status.st_mode):
@@ -77,7 +80,7 @@ def scan(path: str | os.PathLike[str]) -> Scan:
     if "projects" in names and os.path.isdir(os.path.join(root, "projects")):
         inner = scan(os.path.join(root, "projects"))
         return inner if inner.root != root else found
-    if _is_session(root):
+    if _is_session(root) or os.path.isfile(f"{root}.jsonl"):
         project, session = root.split(os.sep)[-2:]
         _scan_session(found, project, session, root, "")
         return found
@@ -116,8 +119,20 @@ def _file(path: str, placed: tuple[Kind, str, str | None, str | None, str], stat
     return TranscriptFile(path, *placed, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino)
 
 
+def _real(path: str | os.PathLike[str]) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a NUL, which no path has: it is refused where it is looked at
+        return os.path.abspath(os.fspath(path))
+
+
 def _is_project(root: str, names: list[str]) -> bool:
-    """A project holds transcripts, or folders of sessions whose transcript is gone; a projects folder holds projects."""
+    """A project holds transcripts, or folders of sessions whose transcript is gone; a projects folder holds projects.
+
+    The client's own is told by its name, so that a stray file in it does not hide the projects.
+    """
+    if os.path.basename(root) == "projects":
+        return False
     if any(name.endswith(".jsonl") for name in names):
         return True
     return any(_is_session(os.path.join(root, name)) for name in names)

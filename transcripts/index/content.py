@@ -22,9 +22,7 @@ _GONE = "?"
 
 def content(connection: Connection, file: int) -> Content:
     """The derived rows of a file. Cost: all of them are read."""
-    offsets: dict[int, Any] = dict(
-        connection.execute(select(entries.c.id, entries.c.offset).where(entries.c.file == file)).all()
-    )
+    offsets: dict[int, Any] = dict(connection.execute(select(entries.c.id, entries.c.offset).where(entries.c.file == file)).all())
     uuids: dict[int, str] = dict(connection.execute(select(nodes.c.id, nodes.c.uuid).where(nodes.c.file == file)).all())
     found: Content = {}
     for table in DERIVED:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
@@ -47,6 +48,7 @@ class Database:
         self.path = self.url.database or "" if self.is_sqlite else self.url.render_as_string(hide_password=True)
         self.lock_timeout = LOCK_TIMEOUT
         if self.is_sqlite:
+            _refuse_foreign(self.path)
             _make_private(self.path)
         self.engine = self._engine()
         self._lock = FileLock(self.path + ".lock", mode=0o600) if self.is_sqlite else None
@@ -84,15 +86,16 @@ class Database:
 
         Waits at most `patience` seconds (without it: `lock_timeout`) for other writers, then raises DatabaseBusy.
         """
-        with (
-            self._locked(_patience.get(self.lock_timeout)),
-            self.engine.connect().execution_options(immediate=True) as connection,
-        ):
+        patience = _patience.get(self.lock_timeout)
+        with self._locked(patience), self.engine.connect().execution_options(immediate=True) as connection:
+            if self.is_sqlite:  # a writer that does not know our lock file is waited for no longer
+                waits = min(_BUSY_TIMEOUT, int(patience * 1000))
+                connection.connection.cursor().execute(f"PRAGMA busy_timeout = {waits}")
             try:
                 with connection.begin():
                     yield connection
             except OperationalError as error:
-                raise self._translated(error) from error
+                raise self._translated(error, patience) from error
 
     @contextmanager
     def _locked(self, timeout: float) -> Iterator[None]:
@@ -108,11 +111,11 @@ class Database:
         finally:
             self._lock.release()
 
-    def _translated(self, error: OperationalError) -> Exception:
+    def _translated(self, error: OperationalError, patience: float = _BUSY_TIMEOUT / 1000) -> Exception:
         cause = error.orig
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return DatabaseBusy(self.path, _BUSY_TIMEOUT / 1000)
+            return DatabaseBusy(self.path, min(patience, _BUSY_TIMEOUT / 1000))
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             return DatabaseUnusable(f"{self.path} cannot be written or read ({cause})")
         return error
@@ -147,7 +150,7 @@ class Database:
             found = self._revision()
             if found == REVISION:
                 return
-            if found is None and self._is_foreign():
+            if self._is_foreign():
                 raise DatabaseUnusable(f"{self.path} is a database of another program; name another one with --db")
             from transcripts.index.upgrade import revisions, upgrade  # Alembic: only where it is needed
 
@@ -166,7 +169,7 @@ class Database:
 
     def _is_foreign(self) -> bool:
         with self.engine.connect() as connection:
-            return bool(inspect(connection).get_table_names())
+            return _are_foreign(inspect(connection).get_table_names())
 
 
 def _url(url: str | os.PathLike[str]) -> URL:
@@ -174,6 +177,30 @@ def _url(url: str | os.PathLike[str]) -> URL:
     if "://" in text:
         return make_url(text)
     return URL.create("sqlite", database=os.path.abspath(os.path.expanduser(text)))
+
+
+def _refuse_foreign(path: str) -> None:
+    """Refuse another program's database before anything of it is changed, be it its mode or its journal."""
+    try:
+        if not os.path.getsize(path):
+            return
+        connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)
+    except (OSError, sqlite3.Error):
+        return  # not there yet, or not to be read: opening it says why
+    try:
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise DatabaseUnusable(f"{path} cannot be used as a database ({error})") from None
+        return
+    finally:
+        connection.close()
+    if _are_foreign(names):
+        raise DatabaseUnusable(f"{path} is a database of another program; name another one with --db")
+
+
+def _are_foreign(tables: list[str]) -> bool:
+    return bool(tables) and not {"alembic_version", "file_chunks"} <= {*tables}
 
 
 def _make_private(path: str) -> None:

@@ -233,7 +233,7 @@ class _Import:
         if rows.summaries:
             for session in named_sessions(connection, row.id):
                 update_session(connection, session)
-        if is_last and row.version > 1:
+        if is_last and (row.version > 1 or row.state == "replaced"):
             versions.thin_out(connection, row)
 
 

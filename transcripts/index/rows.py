@@ -52,6 +52,7 @@ class Message:
     entry: int
     offset: int
     length: int
+    crc: int
     uuid: str
     parent_uuid: str | None
     source_uuid: str | None
@@ -72,6 +73,7 @@ class Message:
     thinking_only: bool = False
     blank: bool = False
     empty_content: bool = False
+    tokens: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
 
 
 @dataclass(slots=True)
@@ -150,16 +152,17 @@ class Rows:
         record = found.value
         kind = text(record.get("type"))
         timestamp = millis(record.get("timestamp"))
-        self.entries.append((entry, line, found.offset, found.length, kind, timestamp, found.standing, crc32(data)))
+        crc = crc32(data)
+        self.entries.append((entry, line, found.offset, found.length, kind, timestamp, found.standing, crc))
         self.session_id = self.session_id or text(record.get("sessionId"))
         if kind in CHAIN_TYPES or "parentUuid" in record:
-            self._add_chain_line(entry, found, kind or "", timestamp)
+            self._add_chain_line(entry, found, kind or "", timestamp, crc)
         elif kind is not None:
             self._add_session_line(entry, found, kind)
 
     # -- chain lines -------------------------------------------------------------------------------------------------
 
-    def _add_chain_line(self, entry: int, found: Entry, kind: str, timestamp: int | None) -> None:
+    def _add_chain_line(self, entry: int, found: Entry, kind: str, timestamp: int | None, crc: int) -> None:
         record = found.value
         uuid = text(record.get("uuid"))
         self.cwd = self.cwd or text(record.get("cwd"))
@@ -176,7 +179,7 @@ class Rows:
         body = record.get("message")
         spoken = kind in ("user", "assistant")
         message = Message(
-            entry=entry, offset=found.offset, length=found.length, uuid=uuid, parent_uuid=_parent(record),
+            entry=entry, offset=found.offset, length=found.length, crc=crc, uuid=uuid, parent_uuid=_parent(record),
             source_uuid=text(record.get("sourceToolAssistantUUID")), type=kind, subtype=text(record.get("subtype")),
             timestamp=timestamp, message_id=None, request_id=None, model=None, agent_id=text(record.get("agentId")),
             is_meta=record.get("isMeta") is True, is_sidechain=record.get("isSidechain") is True, is_prompt=False,
@@ -231,7 +234,7 @@ class Rows:
         five = _count(written.get("ephemeral_5m_input_tokens"))
         searches = tokens.get("server_tool_use")
         earlier = self.usage.get(key)
-        self.usage[key] = Usage(
+        self.usage[key] = row = Usage(
             response=earlier.response if earlier else "/".join((key[0], key[1] or first or message.uuid)),
             entry=message.entry,
             model=message.model,
@@ -245,6 +248,8 @@ class Rows:
             service_tier=text(tokens.get("service_tier")),
             is_partial=text(body.get("stop_reason")) is None and (earlier is None or earlier.is_partial),
         )
+        written_tokens = row.cache_write_5m_tokens + row.cache_write_1h_tokens
+        message.tokens = (row.input_tokens, row.output_tokens, row.cache_read_tokens, written_tokens)
 
     def _add_boundary(self, message: Message, record: dict[str, Any]) -> None:
         details = record.get("compactMetadata")

@@ -168,6 +168,7 @@ messages = Table(
     Column("entry", Id, nullable=False),  # the line that stands now
     Column("offset", Id, nullable=False),
     Column("length", Integer, nullable=False),
+    Column("crc", Id, nullable=False),
     Column("first_offset", Id, nullable=False),  # of the first line with this uuid
     Column("parent", Id),  # a node, past progress lines; NULL: hangs on nothing
     Column("source", Id),  # the node that sourceToolAssistantUUID names, where it is not the parent
@@ -190,6 +191,10 @@ messages = Table(
     Column("thinking_only", Boolean, nullable=False),
     Column("blank", Boolean, nullable=False),  # an assistant line of nothing but white space
     Column("empty_content", Boolean, nullable=False),
+    Column("input_tokens", Id),  # as this line has them; of a response in several lines the last is right
+    Column("output_tokens", Id),
+    Column("cache_read_tokens", Id),
+    Column("cache_write_tokens", Id),
     Index("ix_messages_file", "file", "offset"),
     Index("ix_messages_parent", "parent"),
     Index("ix_messages_parent_uuid", "parent_uuid", "file"),

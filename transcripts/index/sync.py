@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, sele
 from transcripts.errors import Problem
 from transcripts.files.discover import Scan, TranscriptFile, scan
 from transcripts.index import archive, fulltext
-from transcripts.index.aggregate import update_session
+from transcripts.index.aggregate import named_sessions, responses_of, update_responses, update_session
 from transcripts.index.database import Database
 from transcripts.index.importer import derive_file, import_file
 from transcripts.index.report import ImportReport, Meter, Progress
@@ -162,15 +162,20 @@ def _is_gone(row: Row[Any], scans: list[Scan]) -> bool:
 def _moves(missing: list[Row[Any]], new: list[TranscriptFile]) -> list[tuple[Row[Any], TranscriptFile]]:
     places: dict[tuple[str, str | None, str], list[Row[Any]]] = {}
     for row in missing:
-        places.setdefault((row.kind, row.session_id, row.name), []).append(row)
+        places.setdefault(_same_name(row), []).append(row)
     moved = []
     for file in new:
-        for row in places.get((file.kind, file.session_id, file.name), []):
+        for row in places.get(_same_name(file), []):
             if 0 < row.kept_size <= file.size and _begins_alike(row, file):
                 moved.append((row, file))
-                places[file.kind, file.session_id, file.name].remove(row)
+                places[_same_name(file)].remove(row)
                 break
     return moved
+
+
+def _same_name(file: Row[Any] | TranscriptFile) -> tuple[str, str | None, str]:
+    """What does not change when a project's folder is moved. An old agent file's session is not told by its place."""
+    return file.kind, file.session_id if "/" in file.name or file.kind != "agent" else None, file.name
 
 
 def _begins_alike(row: Row[Any], file: TranscriptFile) -> bool:
@@ -187,9 +192,13 @@ def _begins_alike(row: Row[Any], file: TranscriptFile) -> bool:
 def _mark(connection: Connection, source: str, plan: _Plan, report: ImportReport) -> None:
     for row, file in plan.moved:
         same_path = (files.c.source == source) & (files.c.path == row.path)
+        versions = connection.scalars(select(files.c.id).where(same_path)).all()
         connection.execute(update(files).where(same_path).values(path=file.path, project_key=file.project_key))
-        if row.kind == "main":
-            update_session(connection, row.id)
+        for version in versions:  # where copies are equal, the path decides whose response and whose summary counts
+            update_responses(connection, responses_of(connection, version))
+        named = named_sessions(connection, row.id)
+        for session in sorted(named | {row.id} if row.kind == "main" else named):
+            update_session(connection, session)
     for row in plan.vanished:
         connection.execute(update(files).where(files.c.id == row.id).values(state="gone"))
     report.moved += len(plan.moved)

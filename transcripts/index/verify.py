@@ -56,7 +56,7 @@ def damage(database: Database, progress: Callable[[Progress], None] | None = Non
             with scratch.read() as derived:
                 for row in whole:
                     for table, place, fault in differences(content(connection, row.id), content(derived, row.id)):
-                        offset = place[0] if isinstance(place[0], int) else None
+                        offset = place[0] if place and isinstance(place[0], int) else None
                         found.append(Problem(row.path, f"table {table}, {' '.join(map(str, place))}: {fault}", offset))
                 if len(whole) == len(rows):
                     for table, place, fault in differences(totals(connection), totals(derived)):

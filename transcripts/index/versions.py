@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, and_, delete, exists, insert, select, up
 from transcripts.files.discover import TranscriptFile
 from transcripts.files.reader import ReadAt
 from transcripts.index import archive, fulltext
-from transcripts.index.aggregate import remove_session
+from transcripts.index.aggregate import named_sessions, remove_session, update_session
 from transcripts.index.database import Database
 from transcripts.index.report import ImportReport
 from transcripts.index.schema import DERIVED, DERIVED_VERSION, entries, files, messages, nodes, usage
@@ -120,18 +120,33 @@ def _new_version(database: Database, source: str, disk: Disk, old: Row[Any] | No
         return connection.execute(select(files).where(files.c.id == key)).one()
 
 
-def thin_out(connection: Connection, newest: Row[Any]) -> None:
-    """Of older versions of a file keep only the records whose uuid the newest lacks, beside their usage."""
-    older = and_(files.c.source == newest.source, files.c.path == newest.path, files.c.version < newest.version)
+def thin_out(connection: Connection, row: Row[Any]) -> None:
+    """Of the versions of a file keep only the records whose uuid no later one has, beside their usage; `row` is all there.
+
+    A version that was replaced before it was read to its end is finished late: then it is thinned out itself.
+    """
+    same_path = and_(files.c.source == row.source, files.c.path == row.path)
+    others = connection.execute(select(files.c.id, files.c.version).where(same_path).order_by(files.c.version)).all()
+    for key, version in others:
+        if version < row.version:
+            _thin_out(connection, key, row.id)
+    for key, version in others:
+        if version > row.version:
+            _thin_out(connection, row.id, key)
+
+
+def _thin_out(connection: Connection, file: int, newer: int) -> None:
     again, there = messages.alias(), nodes.alias()
-    in_newest = exists().where(there.c.file == newest.id, there.c.uuid == messages.c.uuid, again.c.node == there.c.id)
-    for file in connection.scalars(select(files.c.id).where(older)).all():
-        lost = select(messages.c.entry).where(messages.c.file == file, ~in_newest)
-        fulltext.remove(connection, and_(entries.c.file == file, entries.c.id.not_in(lost)))
-        connection.execute(delete(messages).where(messages.c.file == file, in_newest))
-        kept = select(*messages.c["entry", "node"]).where(messages.c.file == file).subquery()
-        connection.execute(delete(entries).where(entries.c.file == file, entries.c.id.not_in(select(kept.c.entry))))
-        connection.execute(delete(nodes).where(nodes.c.file == file, nodes.c.id.not_in(select(kept.c.node))))
-        for table in DERIVED:
-            if table not in (messages, entries, nodes, usage):
-                connection.execute(delete(table).where(table.c.file == file))
+    in_newer = exists().where(there.c.file == newer, there.c.uuid == messages.c.uuid, again.c.node == there.c.id)
+    lost = select(messages.c.entry).where(messages.c.file == file, ~in_newer)
+    fulltext.remove(connection, and_(entries.c.file == file, entries.c.id.not_in(lost)))
+    connection.execute(delete(messages).where(messages.c.file == file, in_newer))
+    kept = select(*messages.c["entry", "node"]).where(messages.c.file == file).subquery()
+    connection.execute(delete(entries).where(entries.c.file == file, entries.c.id.not_in(select(kept.c.entry))))
+    connection.execute(delete(nodes).where(nodes.c.file == file, nodes.c.id.not_in(select(kept.c.node))))
+    named = named_sessions(connection, file)
+    for table in DERIVED:
+        if table not in (messages, entries, nodes, usage):
+            connection.execute(delete(table).where(table.c.file == file))
+    for session in named:  # whose title was a summary of the older version
+        update_session(connection, session)

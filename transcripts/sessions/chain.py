@@ -1,23 +1,54 @@
-"""The chain of a session: what the client would resume, found by query."""
+"""The chain of a session: what the client would resume, and the truth about how it was found.
+
+Invariants:
+- No file is read for the chain itself: the database has all that the rules ask for. Bodies are read when they are asked for.
+- A chain says how it came about: how the leaf was chosen, what was joined, recovered and dropped, and what is wrong.
+- `last=N` counts the entries that are left after the drops, and costs N, not the session.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection
 
 from transcripts.errors import InvalidRequest, NotFound, Problem
-from transcripts.sessions import classic, current, drops
+from transcripts.files.entry import load
+from transcripts.sessions import classic, current, drops, replay, unreached
+from transcripts.sessions.bodies import Place, records
 from transcripts.sessions.catalog import Transcript
+from transcripts.sessions.replay import Part
+from transcripts.sessions.state import SessionState, state_of
+from transcripts.sessions.tree import Node, Way
+
+Interruption = Literal["none", "interrupted_prompt", "interrupted_turn"]
 
 RULES = {
     "current": (current.find, drops.dropped, drops.hidden),
     "classic": (classic.find, classic.dropped, lambda _chain: {}),
 }
+_MARGIN = 256  # lines walked beyond the last N: more than a reply has, which is what drops look at
 
-Bodies = Callable[[Sequence[tuple[int, int]]], Iterator[bytes]]
-"""Reads the bytes of records at (offset, length) places of a transcript, in that order."""
+
+class Tokens(NamedTuple):
+    """The usage of an assistant line: numbers of tokens."""
+
+    input: int
+    output: int
+    cache_read: int
+    cache_write: int
+
+
+class Join(NamedTuple):
+    """A gap: the uuid of the entry whose parent did not do, that of the entry it was joined to (None: none fits), and why."""
+
+    uuid: str
+    to: str | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +56,7 @@ class ChainEntry:
     """A message of a chain.
 
     `timestamp` is milliseconds since 1970 UTC. `recovered` is True for one that the walk along parents does not meet: a
-    parallel reply's other lines and their results.
+    parallel reply's other lines and their results. `usage` is that of its line, None where it has none.
     """
 
     uuid: str
@@ -33,26 +64,19 @@ class ChainEntry:
     type: str
     subtype: str | None
     timestamp: int | None
+    message_id: str | None
     recovered: bool
-    offset: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """A gap that was bridged: the entry whose parent did not do, the entry it was joined to (None: none fits), and why."""
-
-    uuid: str
-    to: str | None
-    reason: str
+    usage: Tokens | None
+    place: Place
 
 
 @dataclass(frozen=True)
 class Chain:
     """What the client would resume, oldest first.
 
-    Without entries there is no conversation, and `leaf_reason` says why; else it says how the leaf was chosen. `dropped`
-    are the uuids left out of the chain, with the reason; `problems` what is wrong with it.
+    Without entries there is no conversation; `leaf_reason` says why, else how the leaf was chosen. `dropped` are the uuids
+    left out, each with the reason. `interruption` says whether the session ended with a prompt without an answer, or with a
+    turn cut among its tools. `cut` is True when `last` left out what stands before.
     """
 
     session: str
@@ -63,49 +87,132 @@ class Chain:
     entries: tuple[ChainEntry, ...]
     joins: tuple[Join, ...]
     dropped: tuple[tuple[str, str], ...]
+    interruption: Interruption
     problems: tuple[Problem, ...]
-    bodies: Bodies = field(repr=False, compare=False)
+    cut: bool
+    _file: int = field(repr=False)
+    _connect: Callable[[], AbstractContextManager[Connection]] = field(repr=False, compare=False)
+    _sent: tuple[Node, ...] = field(repr=False, compare=False)
 
     def lines(self) -> Iterator[bytes]:
-        """The raw records of the entries, in order, read when they are asked for."""
-        return self.bodies([(entry.offset, entry.length) for entry in self.entries])
+        """The raw records of the entries, in order, read as they are asked for."""
+        with self._connect() as connection:
+            yield from records(connection, self._file, (entry.place for entry in self.entries))
+
+    def messages(self, extra: list[dict[str, Any]] | None = None, *, system_as_user: bool = False) -> list[dict[str, Any]]:
+        """What would be sent to the model (FORMAT.md 3.9): role and content of each message, valid for the Messages API.
+
+        `extra` are messages that a start hook of the caller adds at the end. `system_as_user` turns messages of role system
+        into user text, for models that take none. Raises InvalidRequest for a chain that `last` has cut.
+        """
+        return replay.messages(self.parts(), extra or [], system_as_user)
+
+    def parts(self) -> list[Part]:
+        """What would be sent to the model, block by block, each with the uuid of its line (None: made up).
+
+        Raises InvalidRequest for a chain that `last` has cut.
+        """
+        if self.cut:
+            raise InvalidRequest("what would be sent hangs on the whole chain; resume it without `last`")
+        with self._connect() as connection:
+            places = (Place(node.offset, node.length, node.crc) for node in self._sent)
+            bodies = records(connection, self._file, places)
+            return replay.parts([(node, load(data)) for node, data in zip(self._sent, bodies, strict=True)])
+
+    @cached_property
+    def state(self) -> SessionState:
+        """What belongs to the session beside its messages; read when it is asked for."""
+        with self._connect() as connection:
+            return state_of(connection, self._file, {entry.uuid for entry in self.entries})
+
+    @cached_property
+    def unreached(self) -> dict[str, int]:
+        """How many messages of the session the chain does not reach, by the reason; found when it is asked for."""
+        with self._connect() as connection:
+            return unreached.count(connection, self._file, {node.key for node in self._sent})
 
 
 def resume(
-    connection: Connection, transcript: Transcript, bodies: Bodies, *, rules: str, leaf: str | None, last: int | None
+    connect: Callable[[], AbstractContextManager[Connection]],
+    transcript: Transcript,
+    *,
+    rules: str,
+    leaf: str | None,
+    last: int | None,
 ) -> Chain:
-    """The chain of a transcript, by the rules asked for."""
+    """The chain of a transcript, by the rules asked for. Raises InvalidRequest, and NotFound for an unknown leaf."""
     if rules not in RULES:
         raise InvalidRequest(f"there are no rules {rules!r}; there are: {', '.join(RULES)}")
-    find, dropped, hidden = RULES[rules]
-    way = find(connection, transcript.file, leaf)
+    if last is not None and last < 0:
+        raise InvalidRequest(f"the last {last} entries cannot be given; ask for 0 or more")
+    find, find_dropped, find_hidden = RULES[rules]
+    with connect() as connection:
+        limit = None if last is None else 2 * last + _MARGIN
+        while True:
+            way = find(connection, transcript.file, leaf, limit)
+            dropped = find_dropped(way.lines)
+            hidden = find_hidden(way.lines)
+            shown = [node for node in way.lines if node.key not in dropped and node.key not in hidden]
+            if last is None or limit is None or not way.is_cut or len(shown) >= last + _MARGIN // 2:
+                break
+            limit *= 4
     if leaf is not None and way.leaf is None:
-        raise NotFound(f"{transcript.path} has no message {leaf}")
-    out = dropped(way.lines)
-    unseen = hidden(way.lines)
-    entries = tuple(
-        ChainEntry(
-            node.uuid,
-            node.parent_uuid,
-            node.type,
-            node.subtype,
-            node.timestamp,
-            node.key in way.recovered,
-            node.offset,
-            node.length,
-        )
-        for node in way.lines
-        if node.key not in out and node.key not in unseen
-    )
+        raise NotFound(f"{transcript.path} has no message {leaf}; see: transcripts branches")
+    out = dropped | hidden
+    given = shown if last is None else shown[len(shown) - last :] if 0 < last < len(shown) else shown if last else []
     return Chain(
         session=transcript.session_id or "",
         path=transcript.path,
         rules=rules,
         leaf=way.leaf.uuid if way.leaf else None,
         leaf_reason=way.reason,
-        entries=entries[-last:] if last is not None else entries,
+        entries=tuple(_entry(node, way) for node in given),
         joins=tuple(Join(node.uuid, to.uuid if to else None, why) for node, to, why in way.joins),
-        dropped=tuple((node.uuid, (out | unseen)[node.key]) for node in way.lines if node.key in out or node.key in unseen),
-        problems=(),
-        bodies=bodies,
+        dropped=tuple((node.uuid, out[node.key]) for node in way.lines if node.key in out),
+        interruption=_interruption(shown),
+        problems=tuple(_problems(transcript, way)),
+        cut=way.is_cut or len(given) < len(shown),
+        _file=transcript.file,
+        _connect=connect,
+        _sent=tuple(node for node in way.lines if node.key not in dropped),
     )
+
+
+def _entry(node: Node, way: Way) -> ChainEntry:
+    usage = None
+    if node.input_tokens is not None:
+        tokens = (node.input_tokens, node.output_tokens or 0, node.cache_read_tokens or 0, node.cache_write_tokens or 0)
+        usage = Tokens(0, 0, 0, 0) if node.key in way.preserved else Tokens(*tokens)
+    return ChainEntry(
+        node.uuid, node.parent_uuid, node.type, node.subtype, node.timestamp, node.message_id, node.key in way.recovered, usage,
+        Place(node.offset, node.length, node.crc),
+    )  # fmt: skip
+
+
+def _interruption(shown: list[Node]) -> Interruption:
+    """Told by the last line that a person or the model wrote, meta lines aside."""
+    answered: set[str] = set()
+    for node in reversed(shown):
+        if not node.is_turn or (node.is_meta and not node.is_result):
+            continue
+        if node.type == "assistant":
+            return "interrupted_turn" if any(call not in answered for call in node.calls) else "none"
+        if not node.is_result:
+            return "interrupted_prompt"
+        return "interrupted_turn"
+    return "none"
+
+
+def _problems(transcript: Transcript, way: Way) -> Iterator[Problem]:
+    for node, to, why in way.joins:
+        remedy = f"joined to {to.uuid}, the newest line before it" if to else "the chain starts here"
+        yield Problem(transcript.path, f"{why}: {remedy}", node.offset, node.length, node.uuid)
+    answers = {call for node in way.lines if node.result_ids for call in node.answers}
+    calls = {call for node in way.lines if node.call_ids for call in node.calls}
+    for node in way.lines:
+        for call in node.calls:
+            if call not in answers:
+                yield Problem(transcript.path, "a call without a result", node.offset, node.length, call)
+        for call in node.answers:
+            if call not in calls:
+                yield Problem(transcript.path, "a result without its call", node.offset, node.length, call)

@@ -26,7 +26,8 @@ def find(connection: Connection, file: int, leaf: str | None = None, last: int |
         return Way([], None, "no line with a timestamp that is not a sidechain" if leaf is None else "asked for")
     way = Way(tree.walk(end.key, last)[::-1], end, "the newest line" if leaf is None else "asked for")
     root = way.lines[0]
-    if root.parent is not None and (last is None or len(way.lines) < last):
+    way.is_cut = root.parent is not None and last is not None and len(way.lines) >= last
+    if root.parent is not None and not way.is_cut:
         met = any(node.key == root.parent for node in way.lines)
         way.joins.append((root, None, "a circle" if met else "a parent that is not there"))
     way.lines, way.recovered = _recovered(tree, way.lines)
@@ -83,7 +84,7 @@ def _late_parents(tree: Tree) -> dict[int, int | None]:
 
 
 def _segment_relinked(tree: Tree) -> tuple[Tree, frozenset[int]]:
-    boundaries = [(node, _segment_of(preserved)) for node, preserved in tree.boundaries()]
+    boundaries = [(node, _segment_of(preserved)) for node, preserved in tree.boundaries]
     if not any(ends for _node, ends in boundaries):
         return tree, frozenset()
     boundary, ends = boundaries[-1]

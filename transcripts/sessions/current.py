@@ -33,7 +33,7 @@ class _Relinks:
 def find(connection: Connection, file: int, leaf: str | None = None, last: int | None = None) -> Way:
     """The chain of a transcript before the drops. `leaf` names the line to end at instead of the one the rules choose.
 
-    With `last` the walk stops early, and joins and recovery are made within it.
+    With `last` the walk ends after so many lines, whatever the length of the chain.
     """
     tree, relinks = _relinked(_loaded(connection, file))
     if leaf is None:
@@ -55,12 +55,12 @@ def _loaded(connection: Connection, file: int) -> Tree:
     size = connection.scalar(select(files.c.kept_size).where(files.c.id == file)) or 0
     if size <= WHOLE_FILE_LIMIT:
         return tree
-    plain = [node.offset for node, preserved in tree.boundaries() if preserved is None]
+    plain = [node.offset for node, preserved in tree.boundaries if preserved is None]
     return tree.through(View(floor=plain[-1])) if plain else tree
 
 
 def _relinked(tree: Tree) -> tuple[Tree, _Relinks | None]:
-    boundaries = tree.boundaries()
+    boundaries = tree.boundaries
     if not any(preserved for _node, preserved in boundaries):
         return tree, None
     boundary, preserved = boundaries[-1]
@@ -72,12 +72,10 @@ def _relinked(tree: Tree) -> tuple[Tree, _Relinks | None]:
     anchor, kept = found
     keys = [node.key for node in kept]
     parents: dict[int, int | None] = dict(zip(keys, [anchor, *keys], strict=False))
-    loaded = tree.view
-    deleted = f'm."offset" < {boundary.offset} AND m.node NOT IN ({", ".join(map(str, keys))})'
-    adopted = {node.key for node in tree.hanging_on(deleted) if node.offset >= boundary.offset and node.key not in parents}
+    adopted = {node.key for node in tree.adopted(boundary.offset, keys)}
     moved = adopted | {node.key for node in tree.children(anchor) if node.offset >= boundary.offset and node.key not in parents}
     parents.update(dict.fromkeys(moved, keys[-1]))
-    view = View(floor=max(loaded.floor, boundary.offset), kept=frozenset(keys), parents=parents)
+    view = View(floor=boundary.offset, kept=frozenset(keys), parents=parents)
     return tree.through(view), _Relinks(anchor, keys[-1], frozenset(adopted))
 
 
@@ -124,7 +122,7 @@ def _leaf(connection: Connection, tree: Tree, relinks: _Relinks | None) -> tuple
         select(pointers).where(pointers.c.file == tree.file, pointers.c.leaf_uuid.is_not(None))
     ).one_or_none()
     pointed = tree.by_uuid([row.leaf_uuid]).get(row.leaf_uuid) if row is not None else None
-    if row is not None and pointed is not None and not any(node.offset > row.offset for node, _preserved in tree.boundaries()):
+    if row is not None and pointed is not None and not any(node.offset > row.offset for node, _preserved in tree.boundaries):
         if pointed.is_sidechain:
             return None, "the last prompt points to a sidechain"
         if leaf is not None and _is_pointed_away(tree, leaf, pointed, row, relinks):
@@ -166,13 +164,23 @@ def _last_line(tree: Tree) -> Node | None:
 
 def _is_pointed_away(tree: Tree, leaf: Node, pointed: Node, row: Any, relinks: _Relinks | None) -> bool:
     """Whether the chain ends at the pointer and not at the default leaf."""
-    way = tree.walk(leaf.key)[::-1]
+    way = _way_to(tree, leaf, pointed)
     on_way = {node.key for node in way}
-    if pointed.key in on_way or pointed.key in {node.key for node in recovered(tree, way)[0]}:
+    if pointed.key in on_way or pointed.key in {node.key for node in recovered(tree, way[::-1])[0]}:
         written_after = leaf.offset > row.offset and pointed.key in on_way
         return bool(row.explicit) and not written_after
     crosses = relinks is not None and not relinks.adopted.isdisjoint(on_way)
     return not (crosses and tree.children(pointed.key))
+
+
+def _way_to(tree: Tree, leaf: Node, pointed: Node) -> list[Node]:
+    """The walk from the leaf: as far as the pointer, which mostly is near, else all of it."""
+    limit = 2 * _FEW
+    while True:
+        way = tree.walk(leaf.key, limit)
+        if len(way) < limit or any(node.key == pointed.key for node in way):
+            return way
+        limit *= 16
 
 
 def _below_side_lines(tree: Tree, leaf: Node) -> Node:
@@ -201,7 +209,8 @@ def _walked(tree: Tree, leaf: Node, reason: str, last: int | None) -> Way:
             found.lines.append(node)
             met.add(node.key)
         end = found.lines[-1]
-        if end.parent is None or (last is not None and len(found.lines) >= last):
+        found.is_cut = end.parent is not None and last is not None and len(found.lines) >= last
+        if end.parent is None or found.is_cut:
             break
         why = "a parent that is not there" if end.parent not in met else "its own parent" if end.parent == end.key else "a circle"
         at = tree.joinable(end, JOIN_WINDOW, met)

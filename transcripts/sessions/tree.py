@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -26,6 +27,7 @@ class Node(NamedTuple):
     offset: int
     first_offset: int
     length: int
+    crc: int
     uuid: str
     parent_uuid: str | None
     type: str
@@ -39,6 +41,10 @@ class Node(NamedTuple):
     thinking_only: bool
     blank: bool
     empty_content: bool
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
 
     @property
     def is_turn(self) -> bool:
@@ -75,12 +81,14 @@ class Way:
     reason: str
     recovered: set[int] = field(default_factory=set)
     preserved: frozenset[int] = frozenset()
+    is_cut: bool = False  # more lines stand above the first
     joins: list[tuple[Node, Node | None, str]] = field(default_factory=list)
     """(line, the line it was joined to or None, why its own parent did not do)."""
 
 
-_COLUMNS = """m.node, {parent}, m.source, m."offset", m.first_offset, m.length, m.uuid, m.parent_uuid, m.type, m.subtype,
-    m.timestamp, m.message_id, m.is_meta, m.is_sidechain, m.call_ids, m.result_ids, m.thinking_only, m.blank, m.empty_content"""
+_COLUMNS = """m.node, {parent}, m.source, m."offset", m.first_offset, m.length, m.crc, m.uuid, m.parent_uuid, m.type, m.subtype,
+    m.timestamp, m.message_id, m.is_meta, m.is_sidechain, m.call_ids, m.result_ids, m.thinking_only, m.blank, m.empty_content,
+    m.input_tokens, m.output_tokens, m.cache_read_tokens, m.cache_write_tokens"""
 
 
 @dataclass(frozen=True)
@@ -98,15 +106,15 @@ class View:
     position: Literal["offset", "first_offset"] = "offset"
     glued: bool = True
 
-    def alive(self) -> str:
-        """The SQL condition on `m`. Keys are integers, so they stand in the text: a statement takes any number of them."""
-        conditions = ["m.file = :file", "m.is_mapped"]
+    def alive(self, alias: str = "m") -> str:
+        """The SQL condition on a message. Keys are integers, so they stand in the text: a statement takes any number of them."""
+        conditions = [f"{alias}.file = :file", f"{alias}.is_mapped"]
         if not self.glued:
-            conditions.append("NOT m.is_glued")
+            conditions.append(f"NOT {alias}.is_glued")
         if self.floor:
-            conditions.append(f'(m."{self.position}" >= {self.floor} OR m.node IN ({_listed(self.kept)}))')
+            conditions.append(f'({alias}."{self.position}" >= {self.floor} OR {alias}.node IN ({_listed(self.kept)}))')
         if self.gone:
-            conditions.append(f"m.node NOT IN ({_listed(self.gone)})")
+            conditions.append(f"{alias}.node NOT IN ({_listed(self.gone)})")
         return " AND ".join(conditions)
 
     def parent(self) -> str:
@@ -134,14 +142,10 @@ class Tree:
         self._connection = connection
         self.file = file
         self.view = view or View()
-        self.fetched = 0
-        """How many rows the queries have given so far."""
 
     def through(self, view: View) -> Tree:
         """The same transcript through another view."""
-        tree = Tree(self._connection, self.file, view)
-        tree.fetched = self.fetched
-        return tree
+        return Tree(self._connection, self.file, view)
 
     # -- nodes -----------------------------------------------------------------------------------------------------------
 
@@ -183,6 +187,7 @@ class Tree:
                 return _node(row)
         return None
 
+    @cached_property
     def boundaries(self) -> list[tuple[Node, str | None]]:
         """The compact boundaries, with what they preserve as JSON (None: nothing)."""
         found = {node.key: node for node in self._nodes("m.node IN (SELECT node FROM boundaries WHERE file = :file)")}
@@ -241,10 +246,11 @@ class Tree:
         """
         return [(row[0], row[1], row[2]) for row in self._rows(statement)]
 
-    def hanging_on(self, deleted: str) -> list[Node]:
-        """The lines whose parent meets an SQL condition on `m`."""
-        parents = f"SELECT m.node FROM messages AS m WHERE {self.view.alive()} AND {deleted}"
-        return self._nodes(f"m.parent IN ({parents})")
+    def adopted(self, floor: int, kept: Collection[int]) -> list[Node]:
+        """The lines from an offset on whose parent stands before it and is not kept. Cost: the lines from there on."""
+        parent = f'SELECT 1 FROM messages AS p WHERE p.node = m.parent AND p."offset" < {floor} AND {self.view.alive("p")}'
+        spared = f"AND m.node NOT IN ({_listed(kept)}) AND m.parent NOT IN ({_listed(kept)})"
+        return self._nodes(f'm."offset" >= {floor} {spared} AND EXISTS ({parent})')
 
     # -- ways ------------------------------------------------------------------------------------------------------------
 
@@ -328,9 +334,7 @@ class Tree:
         return [_node(row) for row in self._rows(self._select(condition), **values)]
 
     def _rows(self, statement: str, **values: Any) -> Iterable[Any]:
-        for row in self._connection.execute(text(statement), {"file": self.file, **values}):
-            self.fetched += 1
-            yield row
+        return self._connection.execute(text(statement), {"file": self.file, **values})
 
 
 def _node(row: Any) -> Node:
