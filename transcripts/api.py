@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
@@ -20,7 +20,9 @@ from transcripts.index import sync as _sync
 from transcripts.index import verify as _verify
 from transcripts.index.database import Database
 from transcripts.index.report import ImportReport, Progress
-from transcripts.sessions import catalog, chain, query
+from transcripts.sessions import agents, branches, catalog, chain, query
+from transcripts.sessions.agents import SubAgent
+from transcripts.sessions.branches import Branch, Stretch
 from transcripts.sessions.catalog import SessionInfo, Transcript
 from transcripts.sessions.chain import Chain
 from transcripts.sessions.query import QueryResult
@@ -129,15 +131,51 @@ class Index:
         """Which file a name means, a sub-agent's by its path too; `others` are files of the same session id elsewhere."""
         return self._located(session, version)
 
-    def resume(self, session: str, rules: str = "current", leaf: str | None = None, last: int | None = None) -> Chain:
+    def resume(
+        self,
+        session: str,
+        rules: str = "current",
+        leaf: str | None = None,
+        last: int | None = None,
+        *,
+        agent: str | None = None,
+    ) -> Chain:
         """The chain of messages that the client would resume, oldest first.
 
-        `leaf` is the uuid to end at instead of the one the rules choose; `last` gives only the last entries. A session
-        without a conversation gives a chain without entries that says why. Raises NotFound and Ambiguous. Cost: the chain,
-        not the session.
+        `rules` are `current` or `classic`, `leaf` is the uuid to end at instead of the one the rules choose, `last` gives only
+        the last entries, `agent` is the id of a sub-agent whose chain is meant. A session without a conversation gives a
+        chain without entries that says why. Raises NotFound, Ambiguous and InvalidRequest. Cost: the chain, not the session.
         """
         found = self._located(session)
-        return chain.resume(self._database.read, found, rules=rules, leaf=leaf, last=last)
+        level = None
+        if agent is not None:
+            with self._database.read() as connection:
+                _agent, found, level = agents.find(connection, found, agent)
+        return chain.resume(self._database.read, found, rules=rules, leaf=leaf, last=last, level=level)
+
+    def branches(self, session: str) -> list[Branch]:
+        """Every end of a session, the resumed one first, then the newest: any `leaf` of them can be resumed."""
+        found, resumed = self._resumed(session)
+        with self._database.read() as connection:
+            return branches.listed(connection, found.file, resumed)
+
+    def tree(self, session: str) -> list[Stretch]:
+        """The tree of a session as stretches between its forks, one for each root: for a picture of it."""
+        found, resumed = self._resumed(session)
+        with self._database.read() as connection:
+            return branches.tree(connection, found.file, resumed)
+
+    def subagents(self, session: str) -> list[SubAgent]:
+        """The sub-agents of a session, oldest first, each with the call that started it: `resume(..., agent=id)` takes any."""
+        found = self._located(session)
+        with self._database.read() as connection:
+            return agents.listed(connection, found)
+
+    def newest(self, directories: Sequence[str]) -> SessionInfo:
+        """The newest session with a message that was started in one of these directories. Raises NotFound."""
+        self._refresh(None)
+        with self._database.read() as connection:
+            return catalog.newest(connection, directories)
 
     def lines(self, session: str, version: int | None = None) -> Iterable[bytes]:
         """All lines of a transcript as they stand in it, in order, without their newline."""
@@ -249,6 +287,10 @@ class Index:
             except DatabaseBusy:
                 self.stale = True
                 return False
+
+    def _resumed(self, session: str) -> tuple[Transcript, str | None]:
+        found = self._located(session)
+        return found, chain.resume(self._database.read, found, rules="current", leaf=None, last=1).leaf
 
     def _main(self, found: Transcript) -> int:
         if found.kind != "main":

@@ -388,12 +388,14 @@ def upgrade() -> None:
         sa.Column("result_node", BIG, nullable=True),
         sa.Column("answered_at", BIG, nullable=True),
         sa.Column("is_error", sa.Boolean(), nullable=True),
+        sa.Column("agent_id", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["file"],
             ["files.id"],
         ),
         sa.PrimaryKeyConstraint("file", "tool_use_id"),
     )
+    op.create_index("ix_tool_calls_tool_use", "tool_calls", ["tool_use_id"], unique=False)
     op.create_index("ix_tool_calls_name", "tool_calls", ["name"], unique=False)
     op.create_table(
         "usage",

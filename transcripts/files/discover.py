@@ -94,11 +94,18 @@ def _place(path: str) -> tuple[Kind, str, str | None, str | None, str]:
     """Tell from a path alone what a file is: kind, project key, session id, agent id, name (as in TranscriptFile)."""
     parts = path.split(os.sep)
     for at in range(len(parts) - 2, 1, -1):
-        if parts[at] in (SUBAGENTS, "tool-results"):
+        if _is_below_session(parts[at], parts[at + 1 :]):
             return _below_session(parts[at - 2], parts[at - 1], "/".join(parts[at:]))
     if not parts[-1].endswith(".jsonl") and len(parts) > 2:
         return _below_session(parts[-3], parts[-2], parts[-1])
     return _in_project(parts[-2], parts[-1])
+
+
+def _is_below_session(folder: str, rest: list[str]) -> bool:
+    """Whether a folder of this name, with this below it, is one of a session: any other folder may be called so too."""
+    if folder == SUBAGENTS:
+        return len(rest) == 1 or rest[0] == "workflows" or rest[-1].startswith("agent-")
+    return folder == "tool-results" and len(rest) == 1
 
 
 def _in_project(project: str, name: str) -> tuple[Kind, str, str | None, str | None, str]:

@@ -208,13 +208,17 @@ def _loads(text: str) -> Any:
     except ValueError:
         pass
     try:
-        return json.loads(text if not _too_deep(text) else _shallow(text), parse_constant=_refuse)
+        return json.loads(text if not _too_deep(text) else _shallow(text), parse_constant=_refuse, parse_int=_number)
     except (ValueError, RecursionError):
         return None
 
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
+
+
+def _number(digits: str) -> int | float:
+    return int(digits) if len(digits) < 400 else float(digits)  # Python refuses an int of thousands of digits
 
 
 def _too_deep(text: str) -> bool:

@@ -223,8 +223,8 @@ def _add_messages(connection: Connection, file: int, messages: list[Message], no
         else:
             node.first_offset = message.offset
         added.append((
-            node.key, file, message.entry, message.offset, message.length, message.crc, node.first_offset, parent, source, message.uuid,
-            message.parent_uuid, message.type, message.subtype, message.timestamp, message.message_id, message.request_id,
+            node.key, file, message.entry, message.offset, message.length, message.crc, node.first_offset, parent, source,
+            message.uuid, message.parent_uuid, message.type, message.subtype, message.timestamp, message.message_id, message.request_id,
             message.model, message.agent_id, message.is_meta, message.is_sidechain, message.is_prompt, message.is_mapped,
             message.is_glued, message.call_ids, message.result_ids, message.thinking_only, message.blank,
             message.empty_content, *message.tokens,
@@ -256,13 +256,13 @@ def _add_session_lines(connection: Connection, file: int, rows: Rows, nodes: _No
 
 def _add_calls(connection: Connection, file: int, rows: Rows, nodes: _Nodes) -> None:
     """A call and its result meet in one row, whichever comes first; the first result counts (FORMAT.md 3.9)."""
-    result = ("result_entry", "result_node", "answered_at", "is_error")
+    result = ("result_entry", "result_node", "answered_at", "is_error", "agent_id")
     call = ("name", "target", "call_entry", "call_node", "called_at")
     upsert_rows(
         connection,
         schema.tool_calls,
         [
-            (file, key, row.name, row.target, row.entry, nodes[row.uuid], row.timestamp, None, None, None, None)
+            (file, key, row.name, row.target, row.entry, nodes[row.uuid], row.timestamp, None, None, None, None, None)
             for key, row in rows.calls.items()
         ],
         keep=result,
@@ -271,7 +271,7 @@ def _add_calls(connection: Connection, file: int, rows: Rows, nodes: _Nodes) -> 
         connection,
         schema.tool_calls,
         [
-            (file, key, None, None, None, None, None, row.entry, nodes[row.uuid], row.timestamp, row.is_error)
+            (file, key, None, None, None, None, None, row.entry, nodes[row.uuid], row.timestamp, row.is_error, row.agent_id)
             for key, row in rows.results.items()
         ],
         keep=call,

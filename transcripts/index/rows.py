@@ -97,6 +97,7 @@ class Result:
     uuid: str
     timestamp: int | None
     is_error: bool
+    agent_id: str | None
 
 
 @dataclass(slots=True)
@@ -213,13 +214,15 @@ class Rows:
             message.is_prompt = prompt is not None
             if prompt is not None and self.first_prompt is None:
                 self.first_prompt = prompt
+        echo = record.get("toolUseResult")
+        agent = text(echo.get("agentId")) if isinstance(echo, dict) and kinds.count("tool_result") == 1 else None
         for block, kind in zip(found, kinds, strict=True):
             if kind == "tool_use" and (key := text(block.get("id"))):
                 call = Call(key, text(block.get("name")), _target(block), message.entry, message.uuid, message.timestamp)
                 self.calls[key] = call
             elif kind == "tool_result" and (key := text(block.get("tool_use_id"))):
                 failed = block.get("is_error") is True
-                self.results.setdefault(key, Result(key, message.entry, message.uuid, message.timestamp, failed))
+                self.results.setdefault(key, Result(key, message.entry, message.uuid, message.timestamp, failed, agent))
 
     def _add_usage(self, message: Message, record: dict[str, Any], body: dict[str, Any]) -> None:
         tokens = body.get("usage")

@@ -304,7 +304,9 @@ tool_calls = Table(
     Column("result_node", Id),
     Column("answered_at", Millis),
     Column("is_error", Boolean),
+    Column("agent_id", CleanText),  # of the sub-agent that answered, as the result tells
     Index("ix_tool_calls_name", "name"),
+    Index("ix_tool_calls_tool_use", "tool_use_id"),
 )
 
 usage = Table(

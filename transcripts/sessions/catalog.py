@@ -125,6 +125,16 @@ def info(connection: Connection, file: int) -> SessionInfo:
     return found[0]
 
 
+def newest(connection: Connection, directories: Sequence[str]) -> SessionInfo:
+    """The newest session with a message that began in one of the directories. Raises NotFound."""
+    here = _query().where(sessions.c.cwd.in_(directories), sessions.c.message_count > 0, files.c.state == "live").limit(1)
+    if found := _infos(connection, here):
+        return found[0]
+    raise NotFound(
+        f"no session was started in {directories[0]}; see: transcripts list" if directories else "no directory was given"
+    )
+
+
 def find(connection: Connection, name: str, version: int | None = None) -> Transcript:
     """The transcript that a name means: a session id or a unique prefix of one, an exact title, a transcript's path, `latest`.
 

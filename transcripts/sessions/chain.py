@@ -23,7 +23,7 @@ from transcripts.sessions.bodies import Place, records
 from transcripts.sessions.catalog import Transcript
 from transcripts.sessions.replay import Part
 from transcripts.sessions.state import SessionState, state_of
-from transcripts.sessions.tree import Node, Way
+from transcripts.sessions.tree import Node, View, Way
 
 Interruption = Literal["none", "interrupted_prompt", "interrupted_turn"]
 
@@ -139,8 +139,12 @@ def resume(
     rules: str,
     leaf: str | None,
     last: int | None,
+    level: View | None = None,
 ) -> Chain:
-    """The chain of a transcript, by the rules asked for. Raises InvalidRequest, and NotFound for an unknown leaf."""
+    """The chain of a transcript, by the rules asked for. Raises InvalidRequest, and NotFound for an unknown leaf.
+
+    `level` is that of a sub-agent's lines inside a main transcript; without it main lines, or those of an agent's file.
+    """
     if rules not in RULES:
         raise InvalidRequest(f"there are no rules {rules!r}; there are: {', '.join(RULES)}")
     if last is not None and last < 0:
@@ -149,7 +153,7 @@ def resume(
     with connect() as connection:
         limit = None if last is None else 2 * last + _MARGIN
         while True:
-            way = find(connection, transcript.file, leaf, limit)
+            way = find(connection, transcript.file, level or View(is_agent=transcript.kind == "agent"), leaf, limit)
             dropped = find_dropped(way.lines)
             hidden = find_hidden(way.lines)
             shown = [node for node in way.lines if node.key not in dropped and node.key not in hidden]

@@ -15,13 +15,18 @@ from sqlalchemy import Connection
 from transcripts.sessions.tree import Node, Tree, View, Way
 
 
-def find(connection: Connection, file: int, leaf: str | None = None, last: int | None = None) -> Way:
-    """The chain of a transcript before the drops. `leaf` names the line to end at instead of the newest."""
-    tree = Tree(connection, file, View(position="first_offset", glued=False))
-    tree = tree.through(replace(tree.view, parents=_late_parents(tree)))
+def find(connection: Connection, file: int, level: View, leaf: str | None = None, last: int | None = None) -> Way:
+    """The chain of a transcript before the drops. `leaf` names the line to end at instead of the newest.
+
+    `level` tells main lines from a sub-agent's. With `last` the walk ends after so many lines.
+    """
+    tree = Tree(connection, file, replace(level, position="first_offset", glued=False))
+    tree = whole = tree.through(replace(tree.view, parents=_late_parents(tree)))
     tree, preserved = _segment_relinked(tree)
     tree = _snipped(tree)
     end = tree.newest(later_wins=False) if leaf is None else tree.by_uuid([leaf]).get(leaf)
+    if leaf is not None and end is None:  # what was pruned or snipped can be asked for too
+        tree, end = whole, whole.by_uuid([leaf]).get(leaf)
     if end is None:
         return Way([], None, "no line with a timestamp that is not a sidechain" if leaf is None else "asked for")
     way = Way(tree.walk(end.key, last)[::-1], end, "the newest line" if leaf is None else "asked for")
@@ -137,7 +142,7 @@ def _nearest_left(removed: dict[int, int | None], key: int) -> int | None:
     return at
 
 
-# -- recovery ----------------------------------------------------------------------------------------------------------------------
+# -- recovery ----------------------------------------------------------------------------------------------------
 
 
 def _recovered(tree: Tree, chain: list[Node]) -> tuple[list[Node], set[int]]:

@@ -6,7 +6,7 @@ recovery (7). The drops (9) are in drops.py, since what is sent to the model nee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -30,16 +30,19 @@ class _Relinks:
     adopted: frozenset[int]
 
 
-def find(connection: Connection, file: int, leaf: str | None = None, last: int | None = None) -> Way:
+def find(connection: Connection, file: int, level: View, leaf: str | None = None, last: int | None = None) -> Way:
     """The chain of a transcript before the drops. `leaf` names the line to end at instead of the one the rules choose.
 
-    With `last` the walk ends after so many lines, whatever the length of the chain.
+    `level` tells main lines from a sub-agent's. With `last` the walk ends after so many lines, whatever the chain's length.
     """
-    tree, relinks = _relinked(_loaded(connection, file))
+    whole = Tree(connection, file, level)
+    tree, relinks = _relinked(_loaded(connection, whole))
     if leaf is None:
         end, reason = _leaf(connection, tree, relinks)
     else:
         end, reason = tree.by_uuid([leaf]).get(leaf), "asked for"
+        if end is None:  # what the last compaction has pruned can be asked for too
+            tree, end = whole, whole.by_uuid([leaf]).get(leaf)
     if end is None:
         return Way([], None, reason)
     way = _walked(tree, end, reason, last)
@@ -50,13 +53,12 @@ def find(connection: Connection, file: int, leaf: str | None = None, last: int |
 # -- what is loaded (8), what is preserved (3) -----------------------------------------------------------------------------
 
 
-def _loaded(connection: Connection, file: int) -> Tree:
-    tree = Tree(connection, file)
-    size = connection.scalar(select(files.c.kept_size).where(files.c.id == file)) or 0
+def _loaded(connection: Connection, tree: Tree) -> Tree:
+    size = connection.scalar(select(files.c.kept_size).where(files.c.id == tree.file)) or 0
     if size <= WHOLE_FILE_LIMIT:
         return tree
     plain = [node.offset for node, preserved in tree.boundaries if preserved is None]
-    return tree.through(View(floor=plain[-1])) if plain else tree
+    return tree.through(replace(tree.view, floor=plain[-1])) if plain else tree
 
 
 def _relinked(tree: Tree) -> tuple[Tree, _Relinks | None]:
@@ -65,7 +67,7 @@ def _relinked(tree: Tree) -> tuple[Tree, _Relinks | None]:
         return tree, None
     boundary, preserved = boundaries[-1]
     if preserved is None:
-        return tree.through(View(floor=boundary.offset)), None
+        return tree.through(replace(tree.view, floor=boundary.offset)), None
     found = _preserved(tree, orjson.loads(preserved))
     if found is None:
         return tree, None
@@ -75,7 +77,7 @@ def _relinked(tree: Tree) -> tuple[Tree, _Relinks | None]:
     adopted = {node.key for node in tree.adopted(boundary.offset, keys)}
     moved = adopted | {node.key for node in tree.children(anchor) if node.offset >= boundary.offset and node.key not in parents}
     parents.update(dict.fromkeys(moved, keys[-1]))
-    view = View(floor=boundary.offset, kept=frozenset(keys), parents=parents)
+    view = replace(tree.view, floor=boundary.offset, kept=frozenset(keys), parents=parents)
     return tree.through(view), _Relinks(anchor, keys[-1], frozenset(adopted))
 
 
@@ -123,7 +125,7 @@ def _leaf(connection: Connection, tree: Tree, relinks: _Relinks | None) -> tuple
     ).one_or_none()
     pointed = tree.by_uuid([row.leaf_uuid]).get(row.leaf_uuid) if row is not None else None
     if row is not None and pointed is not None and not any(node.offset > row.offset for node, _preserved in tree.boundaries):
-        if pointed.is_sidechain:
+        if pointed.is_sidechain and not tree.view.is_agent:
             return None, "the last prompt points to a sidechain"
         if leaf is not None and _is_pointed_away(tree, leaf, pointed, row, relinks):
             leaf, reason = pointed, "the last prompt points to it"

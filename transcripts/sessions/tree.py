@@ -91,12 +91,18 @@ _COLUMNS = """m.node, {parent}, m.source, m."offset", m.first_offset, m.length, 
     m.input_tokens, m.output_tokens, m.cache_read_tokens, m.cache_write_tokens"""
 
 
+_BELOW = """WITH RECURSIVE below(node) AS (
+    SELECT {root} UNION SELECT c.node FROM below JOIN messages AS c ON c.parent = below.node WHERE c.is_sidechain
+) SELECT node FROM below"""
+
+
 @dataclass(frozen=True)
 class View:
     """What the rules leave of a file: lines from `floor` on and the `kept` ones below it, with some `parents` changed.
 
     `position` is the column that tells where a line stands, `gone` are nodes that were taken out, and without `glued` lines
-    with something behind them are lost.
+    with something behind them are lost. `sidechain` is the root of a sub-agent's lines inside a main transcript, of which
+    then only those below it are left; `is_agent` says that sidechain lines are what the chain is made of.
     """
 
     floor: int = 0
@@ -105,6 +111,8 @@ class View:
     gone: frozenset[int] = frozenset()
     position: Literal["offset", "first_offset"] = "offset"
     glued: bool = True
+    is_agent: bool = False
+    sidechain: int | None = None
 
     def alive(self, alias: str = "m") -> str:
         """The SQL condition on a message. Keys are integers, so they stand in the text: a statement takes any number of them."""
@@ -113,15 +121,22 @@ class View:
             conditions.append(f"NOT {alias}.is_glued")
         if self.floor:
             conditions.append(f'({alias}."{self.position}" >= {self.floor} OR {alias}.node IN ({_listed(self.kept)}))')
+        if self.sidechain is not None:
+            conditions.append(f"{alias}.node IN ({_BELOW.format(root=self.sidechain)})")
         if self.gone:
             conditions.append(f"{alias}.node NOT IN ({_listed(self.gone)})")
         return " AND ".join(conditions)
+
+    def on_level(self) -> str:
+        """The SQL condition on `m` for what can be a leaf, or be joined to."""
+        return "m.is_mapped" if self.is_agent else "NOT m.is_sidechain"
 
     def parent(self) -> str:
         """The SQL of the parent of `m`."""
         if not self.parents:
             return "m.parent"
-        return "CASE WHEN m.node IN (SELECT node FROM relinks) THEN (SELECT parent FROM relinks WHERE node = m.node) ELSE m.parent END"
+        changed = "(SELECT r.parent FROM relinks AS r WHERE r.node = m.node)"
+        return f"CASE WHEN m.node IN (SELECT r.node FROM relinks AS r) THEN {changed} ELSE m.parent END"
 
     def relinks(self) -> str:
         """The changed parents as a common table, or nothing."""
@@ -168,12 +183,12 @@ class Tree:
     def last_first(self, before: int | None, limit: int) -> list[Node]:
         """The last lines that are no sidechain, the last one first; those that stand before an offset."""
         below = f'AND m."offset" < {before}' if before is not None else ""
-        return self._nodes(f'NOT m.is_sidechain {below} ORDER BY m."offset" DESC LIMIT {limit}')
+        return self._nodes(f'{self.view.on_level()} {below} ORDER BY m."offset" DESC LIMIT {limit}')
 
     def newest(self, *, later_wins: bool) -> Node | None:
         """The line with the newest timestamp that is no sidechain; of equals the later in the file, or the first."""
         order = f'm."{self.view.position}" {"DESC" if later_wins else "ASC"}'
-        found = self._nodes(f"NOT m.is_sidechain AND m.timestamp IS NOT NULL ORDER BY m.timestamp DESC, {order} LIMIT 1")
+        found = self._nodes(f"{self.view.on_level()} AND m.timestamp IS NOT NULL ORDER BY m.timestamp DESC, {order} LIMIT 1")
         return found[0] if found else None
 
     def joinable(self, node: Node, window: int, met: Collection[int]) -> Node | None:
@@ -181,7 +196,7 @@ class Tree:
         if node.timestamp is None:
             return None
         within = f"m.timestamp BETWEEN {node.timestamp - window} AND {node.timestamp}"
-        condition = f'{within} AND NOT m.is_sidechain ORDER BY m.timestamp DESC, m."offset"'
+        condition = f'{within} AND {self.view.on_level()} ORDER BY m.timestamp DESC, m."offset"'
         for row in self._rows(self._select(condition)):
             if row[0] not in met:
                 return _node(row)
@@ -214,13 +229,16 @@ class Tree:
         return {uuid for row in rows for uuid in orjson.loads(row[0])}
 
     def late_progress(self) -> bool:
-        """Whether a line names a progress line that stands behind it, or a uuid that is both a progress line's and a message's."""
+        """Whether a line names a progress line that stands behind it, or a progress line shares its uuid with a message."""
         statement = """
             SELECT EXISTS (
                 SELECT 1 FROM nodes AS p JOIN entries AS e ON e.id = p.progress
                 WHERE p.file = :file AND (
                     EXISTS (SELECT 1 FROM messages AS m WHERE m.node = p.id)
-                    OR EXISTS (SELECT 1 FROM messages AS m WHERE m.parent_uuid = p.uuid AND m.file = :file AND m."offset" < e."offset")
+                    OR EXISTS (
+                        SELECT 1 FROM messages AS m
+                        WHERE m.parent_uuid = p.uuid AND m.file = :file AND m."offset" < e."offset"
+                    )
                     OR EXISTS (
                         SELECT 1 FROM nodes AS q JOIN entries AS f ON f.id = q.progress
                         WHERE q.bridge = p.id AND q.file = :file AND f."offset" < e."offset"
@@ -291,7 +309,8 @@ class Tree:
             ),
             beside(node) AS (
                 SELECT node FROM spoken
-                UNION SELECT m.node FROM spoken JOIN messages AS m ON m.source = spoken.node WHERE {alive} AND m.result_ids IS NOT NULL
+                UNION SELECT m.node FROM spoken JOIN messages AS m ON m.source = spoken.node
+                WHERE {alive} AND m.result_ids IS NOT NULL
                 UNION SELECT m.node FROM beside JOIN messages AS m ON {self._hangs_on("beside.node")}
                 WHERE {alive} AND (m.result_ids IS NOT NULL OR ({side} AND m.node NOT IN ({on})))
             )
@@ -322,7 +341,8 @@ class Tree:
         if not self.view.parents:
             return f"m.parent = {node}"
         moved = _listed(self.view.parents)
-        return f"((m.parent = {node} AND m.node NOT IN ({moved})) OR m.node IN (SELECT r.node FROM relinks AS r WHERE r.parent = {node}))"
+        relinked = f"SELECT r.node FROM relinks AS r WHERE r.parent = {node}"
+        return f"((m.parent = {node} AND m.node NOT IN ({moved})) OR m.node IN ({relinked}))"
 
     def _select(self, condition: str) -> str:
         with_relinks = self.view.relinks().rstrip(", ")
