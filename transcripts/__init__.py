@@ -6,9 +6,13 @@ with transcripts.open() as index:
     for session in index.sessions(limit=10):
         print(session.id, session.title)
     chain = index.resume("latest")
+
+Names are loaded when they are first used: `import transcripts` alone loads no database, so the command line starts at once.
 """
 
-from transcripts.api import Index
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from transcripts.errors import (
     Ambiguous,
     ChunkDamaged,
@@ -22,11 +26,14 @@ from transcripts.errors import (
     QueryRefused,
     TranscriptsError,
 )
-from transcripts.index.report import ImportReport, Progress
-from transcripts.interfaces.defaults import open  # noqa: A004  transcripts.open() is the public name
-from transcripts.sessions.catalog import SessionInfo, Transcript
-from transcripts.sessions.chain import Chain, ChainEntry
-from transcripts.sessions.query import QueryResult
+
+if TYPE_CHECKING:
+    from transcripts.api import Index
+    from transcripts.index.report import ImportReport, Progress
+    from transcripts.interfaces.defaults import open  # noqa: A004  transcripts.open() is the public name
+    from transcripts.sessions.catalog import SessionInfo, Transcript
+    from transcripts.sessions.chain import Chain, ChainEntry
+    from transcripts.sessions.query import QueryResult
 
 __all__ = [
     "Ambiguous",
@@ -50,3 +57,26 @@ __all__ = [
     "TranscriptsError",
     "open",
 ]
+
+_LOADED_LATE = {
+    "Chain": "transcripts.sessions.chain",
+    "ChainEntry": "transcripts.sessions.chain",
+    "ImportReport": "transcripts.index.report",
+    "Index": "transcripts.api",
+    "Progress": "transcripts.index.report",
+    "QueryResult": "transcripts.sessions.query",
+    "SessionInfo": "transcripts.sessions.catalog",
+    "Transcript": "transcripts.sessions.catalog",
+    "open": "transcripts.interfaces.defaults",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LOADED_LATE:
+        raise AttributeError(f"module 'transcripts' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LOADED_LATE[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LOADED_LATE})

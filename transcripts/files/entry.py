@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, NoReturn
 
@@ -33,8 +34,9 @@ BLANK = (
 _EXCERPT = 80
 _RECORD_START = re.compile(rb'\{"[A-Za-z]{1,40}" ?:')
 _SALVAGE_EFFORT = 8  # times its length that a damaged line may cost, so that a hostile one does not cost its square
-_BYTE_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# a string that is never closed reaches to the end in one step: a torn line would else cost its square
+_BYTE_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}]', re.DOTALL)
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -121,38 +123,40 @@ def _parse_odd(line: Line, path: str) -> Parsed:
 
 
 def _salvaged(start: int, data: bytes, path: str, problems: list[Problem]) -> Parsed:
-    """The records of a damaged line: objects glued together from its start, and a whole record at its end."""
+    """The records of a damaged line: objects glued together from its start, and whole records at its end."""
     entries: list[Entry] = []
-    rest = data
-    while first := _first_object(rest):
-        value, length = first
-        at = start + len(data) - len(rest)
-        entries.append(Entry(at, length, value, SALVAGED if entries else GLUED))
-        rest = rest[length:].lstrip()
-    at = start + len(data) - len(rest)
+    at = 0
+    for begin, end in _objects(data, 0):
+        value = _loads(_decoded(data[begin:end]))
+        if not isinstance(value, dict):
+            break
+        entries.append(Entry(start + begin, end - begin, value, SALVAGED if entries else GLUED))
+        at = _past_blanks(data, end)
     if len(entries) > 1:
         problems.append(_problem(path, f"{len(entries)} objects on one line", start, data))
-    if not rest:
+    if at == len(data):
         return Parsed(entries, problems)
-    behind = _record_at_end(rest)
+    behind = _records_at_end(data, at)
     if behind:
-        value, skipped = behind
-        entries.append(Entry(at + skipped, len(rest) - skipped, value, SALVAGED))
-        problems.append(_problem(path, "damaged, with a whole record behind it", at, rest[:skipped]))
+        skipped = behind[0].offset - at
+        entries += [entry._replace(offset=start + entry.offset) for entry in behind]
+        problems.append(_problem(path, "damaged, with a whole record behind it", start + at, data[at : at + skipped]))
     else:
-        problems.append(_problem(path, "no valid JSON", at, rest))
+        problems.append(_problem(path, "no valid JSON", start + at, data[at:]))
     return Parsed(entries, problems)
 
 
-def _first_object(data: bytes) -> tuple[dict[str, Any], int] | None:
-    """The object that `data` begins with when more follows it, and its length in bytes."""
-    if not data.startswith(b"{"):
-        return None
-    end = _object_end(data)
-    if end is None:
-        return None
-    value = _loads(_decoded(data[:end]))
-    return (value, end) if isinstance(value, dict) else None
+def _objects(data: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """Where the objects begin and end that stand one behind the other from `at` on."""
+    while data[at : at + 1] == b"{" and (end := _object_end(data, at)) is not None:
+        yield at, end
+        at = _past_blanks(data, end)
+
+
+def _past_blanks(data: bytes, at: int) -> int:
+    while data[at : at + 1].isspace():
+        at += 1
+    return at
 
 
 def _object_end(data: bytes, start: int = 0) -> int | None:
@@ -169,32 +173,29 @@ def _object_end(data: bytes, start: int = 0) -> int | None:
     return None
 
 
-def _record_at_end(data: bytes) -> tuple[dict[str, Any], int] | None:
-    """A whole record from somewhere inside `data` to its end, and where it starts.
+def _records_at_end(data: bytes, at: int) -> list[Entry]:
+    """Whole records, one behind the other, from somewhere behind `at` to the end.
 
-    Certain means: it parses to the very end and names both its type and its session (a summary: its leaf), which nested
-    objects of a torn record do not.
+    Certain means: they parse to the very end, and each names both its type and its session (a summary: its leaf), which
+    nested objects of a torn record do not.
     """
-    budget = _SALVAGE_EFFORT * len(data)
-    for match in _RECORD_START.finditer(data, 1):
-        start = match.start()
-        end = _object_end(data, start)
-        budget -= (end or len(data)) - start
-        if end == len(data):
-            value = _loads(_decoded(data[start:]))
-            if isinstance(value, dict) and isinstance(value.get("type"), str) and ("sessionId" in value or "leafUuid" in value):
-                return value, start
+    budget = _SALVAGE_EFFORT * (len(data) - at)
+    for match in _RECORD_START.finditer(data, at + 1):
+        places = list(_objects(data, match.start()))
+        end = _past_blanks(data, places[-1][1]) if places else len(data)
+        budget -= end - match.start()
+        if places and end == len(data):
+            values = [_loads(_decoded(data[begin:end])) for begin, end in places]
+            if all(_is_record(value) for value in values):
+                found = zip(places, values, strict=True)
+                return [Entry(begin, end - begin, value, SALVAGED) for (begin, end), value in found]
         if budget < 0:
             break
-    return None
+    return []
 
 
-def _trim(data: bytes) -> tuple[int, bytes]:
-    """How many bytes the blanks in front take, and what is left between them and the blanks behind."""
-    text = _decoded(data)
-    leading = text[: len(text) - len(text.lstrip(BLANK))].encode()
-    trailing = text[len(text.rstrip(BLANK)) :].encode()
-    return len(leading), data[len(leading) : max(len(leading), len(data) - len(trailing))]
+def _is_record(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("type"), str) and ("sessionId" in value or "leafUuid" in value)
 
 
 def _decoded(data: bytes) -> str:

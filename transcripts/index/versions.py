@@ -74,7 +74,8 @@ def current(database: Database, source: str, disk: Disk, report: ImportReport) -
 def _reclassified(database: Database, row: Row[Any], disk: Disk) -> Row[Any]:
     """A file that was taken for another kind, since another folder above it was given: its rows are made anew."""
     found = disk.found
-    place = {"kind": found.kind, "session_id": found.session_id, "agent_id": found.agent_id, "name": found.name}
+    fields = ("kind", "project_key", "session_id", "agent_id", "name")
+    place = {name: getattr(found, name) for name in fields}
     with database.write() as connection:
         connection.execute(update(files).where(files.c.id == row.id).values(**place, derived_version=0))
         return connection.execute(select(files).where(files.c.id == row.id)).one()
