@@ -198,6 +198,14 @@ def _is_record(value: object) -> bool:
     return isinstance(value, dict) and isinstance(value.get("type"), str) and ("sessionId" in value or "leafUuid" in value)
 
 
+def _trim(data: bytes) -> tuple[int, bytes]:
+    """How many bytes the blanks in front take, and what is left between them and the blanks behind."""
+    text = _decoded(data)
+    leading = text[: len(text) - len(text.lstrip(BLANK))].encode()
+    trailing = text[len(text.rstrip(BLANK)) :].encode()
+    return len(leading), data[len(leading) : max(len(leading), len(data) - len(trailing))]
+
+
 def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 

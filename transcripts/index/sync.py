@@ -25,7 +25,7 @@ from transcripts.index.database import Database
 from transcripts.index.importer import derive_file, import_file
 from transcripts.index.report import ImportReport, Meter, Progress
 from transcripts.index.schema import DERIVED_VERSION, files, forgotten, roots
-from transcripts.index.versions import EDGE
+from transcripts.index.versions import EDGE, is_misplaced
 
 _FEW = 50  # files up to which their rows are fetched by path, not all rows of the database
 
@@ -135,7 +135,7 @@ def _is_same(row: Row[Any] | None, file: TranscriptFile) -> bool:
     return (
         row is not None
         and row.state == "live"
-        and row.kind == file.kind
+        and not is_misplaced(row, file)
         and row.size == file.size == row.kept_size
         and row.mtime_ns == file.mtime_ns
         and row.ctime_ns == file.ctime_ns

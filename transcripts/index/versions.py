@@ -58,7 +58,7 @@ def current(database: Database, source: str, disk: Disk, report: ImportReport) -
     with database.read() as connection:
         row = connection.execute(newest).one_or_none()
         same = row is not None and _is_prefix(connection, row, disk)
-    if row is not None and row.kind != found.kind:
+    if row is not None and is_misplaced(row, found):
         return _reclassified(database, row, disk)
     if row is None:
         report.new += 1
@@ -71,8 +71,13 @@ def current(database: Database, source: str, disk: Disk, report: ImportReport) -
     return row
 
 
+def is_misplaced(row: Row[Any], found: TranscriptFile) -> bool:
+    """Whether a file was taken for another kind, or another session's: it was met below another folder."""
+    return (row.kind, row.project_key, row.name) != (found.kind, found.project_key, found.name)
+
+
 def _reclassified(database: Database, row: Row[Any], disk: Disk) -> Row[Any]:
-    """A file that was taken for another kind, since another folder above it was given: its rows are made anew."""
+    """Put a misplaced file where it belongs; its rows are made anew."""
     found = disk.found
     fields = ("kind", "project_key", "session_id", "agent_id", "name")
     place = {name: getattr(found, name) for name in fields}
