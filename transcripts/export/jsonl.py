@@ -111,15 +111,10 @@ def restore_session(connection: Connection, transcript: Transcript) -> list[str]
     """Write a session back to where its files lay; those that still stand are left. Raises FileExists for its transcript."""
     if os.path.lexists(transcript.path):
         raise FileExists(transcript.path)
-    places = dict(
-        connection.execute(
-            select(files.c.id, files.c.path).where(files.c.id.in_([file for file, _name in layout(connection, transcript, True)]))
-        )
-        .tuples()
-        .all()
-    )
+    wanted = [file for file, _name in layout(connection, transcript, with_files=True)]
+    places = connection.execute(select(files.c.id, files.c.path).where(files.c.id.in_(wanted))).all()
     written = []
-    for file, path in places.items():
+    for file, path in places:
         if not os.path.lexists(path):
             write_file(connection, file, path)
             written.append(path)
