@@ -47,9 +47,7 @@ class SessionState:
 
 def state_of(connection: Connection, file: int, uuids: set[str]) -> SessionState:
     """The state of a session whose chain has these uuids: file history of other messages is left out."""
-    given = {
-        kind: title for kind, title in connection.execute(select(titles.c.kind, titles.c.title).where(titles.c.file == file))
-    }
+    given = {row.kind: row.title for row in connection.execute(select(titles).where(titles.c.file == file))}
     latest = _records(connection, file, select(events.c.type, events.c.entry).where(events.c.file == file))
     kept = _records(
         connection,

@@ -1,0 +1,56 @@
+"""Going on with a session in the client itself: `resume --exec`, and `continue` for the newest one of this directory.
+
+Nothing is written here: the client is started in the session's directory, and appends to its own file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from transcripts.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from transcripts.sessions.catalog import SessionInfo
+
+CLIENT = "claude"
+_GIT_SECONDS = 5
+
+
+def start_client(info: SessionInfo, fork: bool) -> NoReturn:
+    """Become the client, resuming a session in its directory.
+
+    Raises NotFound with what to do when the client is not installed or the directory is gone, and InvalidRequest for a session
+    whose file the client no longer has.
+    """
+    program = shutil.which(CLIENT)
+    if program is None:
+        raise NotFound(f"the client is not installed: there is no `{CLIENT}` on the PATH; install it, or read on without --exec")
+    if info.state != "live":
+        raise InvalidRequest(f"the client's file of {info.id} is gone; bring it back with: transcripts restore {info.id}")
+    if not info.cwd or not os.path.isdir(info.cwd):
+        raise NotFound(
+            f"the session's directory is gone: {info.cwd or 'none is known'}; make it again, or read on without --exec"
+        )
+    os.chdir(info.cwd)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(program, [CLIENT, "--resume", info.id, *(["--fork-session"] if fork else [])])
+
+
+def directories_here() -> list[str]:
+    """The current directory, and the other worktrees of its repository."""
+    here = os.getcwd()
+    found = [here, os.environ.get("PWD", here)]
+    try:
+        told = subprocess.run(
+            ["git", "worktree", "list", "--porcelain"],  # noqa: S607  git is wherever the user has it
+            capture_output=True, text=True, timeout=_GIT_SECONDS, check=True,
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        told = ""
+    found += [line.removeprefix("worktree ") for line in told.splitlines() if line.startswith("worktree ")]
+    return list(dict.fromkeys(found))
