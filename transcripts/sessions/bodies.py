@@ -15,7 +15,6 @@ from zlib import crc32
 
 from sqlalchemy import Connection, select
 
-from transcripts.files.reader import ReadAt
 from transcripts.index.archive import Archive
 from transcripts.index.schema import files
 
@@ -30,25 +29,28 @@ class Place(NamedTuple):
     crc: int
 
 
-def records(connection: Connection, file: int, places: Iterable[Place]) -> Iterator[bytes]:
-    """The records at these places of a file, in this order. Fastest when the places ascend."""
+def records(connection: Connection, file: int, places: Iterable[tuple[int, int, int]]) -> Iterator[bytes]:
+    """The records at these places (offset, length, crc32) of a file, in this order. Fastest when the places ascend."""
     waiting = iter(places)
     live = _opened(connection, file)
     if live is not None:
         try:
-            read_at = _windowed(lambda offset, length: os.pread(live, length, offset))
-            for place in waiting:
-                data = read_at(place.offset, place.length)
-                if crc32(data) != place.crc:
-                    yield Archive(connection, file).read_at(place.offset, place.length)
+            start, window = 0, b""
+            for offset, length, crc in waiting:
+                begin = offset - start
+                if begin < 0 or begin + length > len(window):
+                    start, window, begin = offset, os.pread(live, max(length, _WINDOW), offset), 0
+                data = window[begin : begin + length]
+                if crc32(data) != crc:
+                    yield Archive(connection, file).read_at(offset, length)
                     break
                 yield data
         finally:
             os.close(live)
     kept: Archive | None = None
-    for place in waiting:
+    for offset, length, _crc in waiting:
         kept = kept or Archive(connection, file)
-        yield kept.read_at(place.offset, place.length)
+        yield kept.read_at(offset, length)
 
 
 def _opened(connection: Connection, file: int) -> int | None:
@@ -65,15 +67,3 @@ def _opened(connection: Connection, file: int) -> int | None:
         return descriptor
     os.close(descriptor)
     return None
-
-
-def _windowed(read_at: ReadAt) -> ReadAt:
-    start, window = 0, b""
-
-    def read(offset: int, length: int) -> bytes:
-        nonlocal start, window
-        if not start <= offset <= offset + length <= start + len(window):
-            start, window = offset, read_at(offset, max(length, _WINDOW))
-        return window[offset - start : offset - start + length]
-
-    return read

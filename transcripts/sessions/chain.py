@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection
@@ -23,7 +24,7 @@ from transcripts.sessions.bodies import Place, records
 from transcripts.sessions.catalog import Transcript
 from transcripts.sessions.replay import Part
 from transcripts.sessions.state import SessionState, state_of
-from transcripts.sessions.tree import Node, View, Way
+from transcripts.sessions.tree import Node, Tree, View, Way
 
 Interruption = Literal["none", "interrupted_prompt", "interrupted_turn"]
 
@@ -31,6 +32,7 @@ RULES = {
     "current": (current.find, drops.dropped, drops.hidden),
     "classic": (classic.find, classic.dropped, lambda _chain: {}),
 }
+_PLACE = attrgetter("offset", "length", "crc")
 _MARGIN = 256  # lines walked beyond the last N: more than a reply has, which is what drops look at
 
 
@@ -51,8 +53,7 @@ class Join(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChainEntry:
+class ChainEntry(NamedTuple):
     """A message of a chain.
 
     `timestamp` is milliseconds since 1970 UTC. `recovered` is True for one that the walk along parents does not meet: a
@@ -84,20 +85,32 @@ class Chain:
     rules: str
     leaf: str | None
     leaf_reason: str
-    entries: tuple[ChainEntry, ...]
     joins: tuple[Join, ...]
     dropped: tuple[tuple[str, str], ...]
     interruption: Interruption
-    problems: tuple[Problem, ...]
     cut: bool
     _file: int = field(repr=False)
     _connect: Callable[[], AbstractContextManager[Connection]] = field(repr=False, compare=False)
-    _sent: tuple[Node, ...] = field(repr=False, compare=False)
+    _way: Way = field(repr=False, compare=False)
+    _shown: list[Node] = field(repr=False, compare=False)
+    _sent: list[Node] = field(repr=False, compare=False)
+
+    @cached_property
+    def entries(self) -> tuple[ChainEntry, ...]:
+        """The messages, in order."""
+        with self._connect() as connection:
+            written = Tree(connection, self._file).written([node.key for node in self._shown])
+        return tuple(_entry(node, self._way, *written[node.key]) for node in self._shown)
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the chain: gaps, circles, calls without a result, results without a call."""
+        return tuple(_problems(self.path, self._way))
 
     def lines(self) -> Iterator[bytes]:
         """The raw records of the entries, in order, read as they are asked for."""
         with self._connect() as connection:
-            yield from records(connection, self._file, (entry.place for entry in self.entries))
+            yield from records(connection, self._file, map(_PLACE, self._shown))
 
     def messages(self, extra: list[dict[str, Any]] | None = None, *, system_as_user: bool = False) -> list[dict[str, Any]]:
         """What would be sent to the model (FORMAT.md 3.9): role and content of each message, valid for the Messages API.
@@ -115,8 +128,7 @@ class Chain:
         if self.cut:
             raise InvalidRequest("what would be sent hangs on the whole chain; resume it without `last`")
         with self._connect() as connection:
-            places = (Place(node.offset, node.length, node.crc) for node in self._sent)
-            bodies = records(connection, self._file, places)
+            bodies = records(connection, self._file, map(_PLACE, self._sent))
             return replay.parts([(node, load(data)) for node, data in zip(self._sent, bodies, strict=True)])
 
     @cached_property
@@ -156,13 +168,13 @@ def resume(
             way = find(connection, transcript.file, level or View(is_agent=transcript.kind == "agent"), leaf, limit)
             dropped = find_dropped(way.lines)
             hidden = find_hidden(way.lines)
-            shown = [node for node in way.lines if node.key not in dropped and node.key not in hidden]
+            out = dropped | hidden
+            shown = [node for node in way.lines if node.key not in out] if out else way.lines
             if last is None or limit is None or not way.is_cut or len(shown) >= last + _MARGIN // 2:
                 break
             limit *= 4
     if leaf is not None and way.leaf is None:
         raise NotFound(f"{transcript.path} has no message {leaf}; see: transcripts branches")
-    out = dropped | hidden
     given = shown if last is None else shown[len(shown) - last :] if 0 < last < len(shown) else shown if last else []
     return Chain(
         session=transcript.session_id or "",
@@ -170,25 +182,24 @@ def resume(
         rules=rules,
         leaf=way.leaf.uuid if way.leaf else None,
         leaf_reason=way.reason,
-        entries=tuple(_entry(node, way) for node in given),
         joins=tuple(Join(node.uuid, to.uuid if to else None, why) for node, to, why in way.joins),
         dropped=tuple((node.uuid, out[node.key]) for node in way.lines if node.key in out),
         interruption=_interruption(shown),
-        problems=tuple(_problems(transcript, way)),
         cut=way.is_cut or len(given) < len(shown),
         _file=transcript.file,
         _connect=connect,
-        _sent=tuple(node for node in way.lines if node.key not in dropped),
+        _way=way,
+        _shown=given,
+        _sent=[node for node in way.lines if node.key not in dropped] if dropped else way.lines,
     )
 
 
-def _entry(node: Node, way: Way) -> ChainEntry:
+def _entry(node: Node, way: Way, parent_uuid: str | None, *tokens: int | None) -> ChainEntry:
     usage = None
-    if node.input_tokens is not None:
-        tokens = (node.input_tokens, node.output_tokens or 0, node.cache_read_tokens or 0, node.cache_write_tokens or 0)
-        usage = Tokens(0, 0, 0, 0) if node.key in way.preserved else Tokens(*tokens)
+    if tokens[0] is not None:
+        usage = Tokens(0, 0, 0, 0) if node.key in way.preserved else Tokens(*(number or 0 for number in tokens))
     return ChainEntry(
-        node.uuid, node.parent_uuid, node.type, node.subtype, node.timestamp, node.message_id, node.key in way.recovered, usage,
+        node.uuid, parent_uuid, node.type, node.subtype, node.timestamp, node.message_id, node.key in way.recovered, usage,
         Place(node.offset, node.length, node.crc),
     )  # fmt: skip
 
@@ -207,16 +218,16 @@ def _interruption(shown: list[Node]) -> Interruption:
     return "none"
 
 
-def _problems(transcript: Transcript, way: Way) -> Iterator[Problem]:
+def _problems(path: str, way: Way) -> Iterator[Problem]:
     for node, to, why in way.joins:
         remedy = f"joined to {to.uuid}, the newest line before it" if to else "the chain starts here"
-        yield Problem(transcript.path, f"{why}: {remedy}", node.offset, node.length, node.uuid)
+        yield Problem(path, f"{why}: {remedy}", node.offset, node.length, node.uuid)
     answers = {call for node in way.lines if node.result_ids for call in node.answers}
     calls = {call for node in way.lines if node.call_ids for call in node.calls}
     for node in way.lines:
         for call in node.calls:
             if call not in answers:
-                yield Problem(transcript.path, "a call without a result", node.offset, node.length, call)
+                yield Problem(path, "a call without a result", node.offset, node.length, call)
         for call in node.answers:
             if call not in calls:
-                yield Problem(transcript.path, "a result without its call", node.offset, node.length, call)
+                yield Problem(path, "a result without its call", node.offset, node.length, call)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import orjson
 from sqlalchemy import Connection
 
+from transcripts.sessions.drops import Answered
 from transcripts.sessions.tree import Node, Tree, View, Way
 
 
@@ -42,8 +43,8 @@ def find(connection: Connection, file: int, level: View, leaf: str | None = None
 
 def dropped(chain: list[Node]) -> dict[int, str]:
     """The keys of the lines that are left out, with the reason: three passes, each over what the one before has left."""
-    answered = {call for node in chain if node.result_ids for call in node.answers}
-    found = {node.key: "calls without a result" for node in chain if node.call_ids and answered.isdisjoint(node.calls)}
+    answered = Answered(chain)
+    found = {node.key: "calls without a result" for node in chain if node.call_ids and not answered.any_of(node)}
     left = [node for node in chain if node.key not in found]
     speaking = {node.message_id for node in left if node.message_id is not None and not node.thinking_only}
     found |= {node.key: "thinking only" for node in left if node.thinking_only and node.message_id not in speaking}
@@ -150,7 +151,7 @@ def _recovered(tree: Tree, chain: list[Node]) -> tuple[list[Node], set[int]]:
     last = {node.message_id: node.key for node in chain if node.type == "assistant" and node.message_id is not None}
     if not last:
         return chain, set()
-    beside = sorted(tree.beside([node.key for node in chain]), key=lambda node: (node.timestamp or 0, node.first_offset))
+    beside = sorted(tree.beside(chain), key=lambda node: (node.timestamp or 0, node.first_offset))
     siblings: defaultdict[str | None, list[Node]] = defaultdict(list)
     results: defaultdict[str | None, list[Node]] = defaultdict(list)
     reply_of = {node.key: node.message_id for node in chain if node.type == "assistant" and node.message_id is not None}

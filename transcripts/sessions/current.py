@@ -6,6 +6,7 @@ recovery (7). The drops (9) are in drops.py, since what is sent to the model nee
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -205,11 +206,11 @@ def _walked(tree: Tree, leaf: Node, reason: str, last: int | None) -> Way:
     met: set[int] = set()
     at: Node | None = leaf
     while at is not None:
-        for node in tree.walk(at.key, None if last is None else last - len(found.lines)):
-            if node.key in met:
-                break
-            found.lines.append(node)
-            met.add(node.key)
+        way = tree.walk(at.key, None if last is None else last - len(found.lines))
+        if met:
+            way = list(itertools.takewhile(lambda node: node.key not in met, way))
+        found.lines += way
+        met.update(node.key for node in way)
         end = found.lines[-1]
         found.is_cut = end.parent is not None and last is not None and len(found.lines) >= last
         if end.parent is None or found.is_cut:

@@ -7,6 +7,7 @@ order, behind the last line of the id on the chain, merged with the results that
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -25,24 +26,20 @@ class _Reply:
 
 def recovered(tree: Tree, chain: list[Node]) -> tuple[list[Node], set[int]]:
     """The chain with what belongs to its replies, and the keys of the lines that were put in."""
-    replies: dict[str, _Reply] = {}
-    for at, node in enumerate(chain):
-        if node.type == "assistant" and node.message_id is not None:
-            replies.setdefault(node.message_id, _Reply(at)).last = at
-            replies[node.message_id].lines.append(node)
-    if not replies:
+    off_chain = tree.beside(chain)
+    if not off_chain:
         return chain, set()
-    off_chain = tree.beside([node.key for node in chain])
-    _gather(replies, chain, off_chain)
+    replies = _replies(chain, off_chain)
     sides = _Sides(tree, off_chain)
-    used = {node.key for node in chain}
+    on_chain = {node.key for node in chain}
+    used: set[int] = set()
     inserted: dict[int, list[Node]] = {}  # behind this place of the chain
     taken: set[int] = set()  # places of the chain whose lines were merged into what was inserted
-    for reply in replies.values():
+    for reply in replies:
         siblings = [node for node in reply.siblings if node.key not in used]
         if not siblings and not any(node.call_ids for node in reply.lines):
             continue
-        results = [node for node in reply.results if node.key not in used]
+        results = [node for node in reply.results if node.key not in on_chain and node.key not in used]
         used.update(node.key for node in [*siblings, *results])
         others = results + sides.below([*reply.lines, *reply.results], used)
         if siblings or others:
@@ -51,25 +48,46 @@ def recovered(tree: Tree, chain: list[Node]) -> tuple[list[Node], set[int]]:
             inserted[reply.last] = _merged(_siblings_first(siblings, others), behind)
             taken.update(following)
     whole: list[Node] = []
+    start = 0
+    for at in sorted(inserted):  # whole stretches of the chain are taken over as they are
+        whole += [chain[place] for place in range(start, at + 1) if place not in taken]
+        whole += inserted[at]
+        start = at + 1
+    return whole + [chain[place] for place in range(start, len(chain)) if place not in taken], used
+
+
+def _replies(chain: list[Node], off_chain: list[Node]) -> list[_Reply]:
+    """The replies of the chain that something off the chain belongs to, by their first line, with all that is theirs."""
+    wanted = {key for node in off_chain for key in (node.parent, node.source)}
+    touched = {node.message_id for node in off_chain if node.message_id is not None}
+    for node in chain:
+        if node.key in wanted:
+            if node.message_id is not None:
+                touched.add(node.message_id)
+            elif node.result_ids is not None:
+                wanted.update((node.parent, node.source))
+    touched.update(node.message_id for node in chain if node.message_id is not None and node.key in wanted)
+    replies: dict[str, _Reply] = {}
+    reply_of: dict[int | None, _Reply] = {}
     for at, node in enumerate(chain):
-        if at not in taken:
-            whole += [node, *inserted.get(at, [])]
-    return whole, used - {node.key for node in chain}
-
-
-def _gather(replies: dict[str, _Reply], chain: list[Node], off_chain: list[Node]) -> None:
-    """Give each reply its lines off the chain, and the results that hang on any of its lines or name one as their source."""
-    reply_of = {node.key: reply for reply in replies.values() for node in reply.lines}
-    for node in off_chain:
-        if node.type == "assistant" and (reply := replies.get(node.message_id or "")):
+        if node.message_id in touched and node.message_id is not None:
+            reply = reply_of[node.key] = replies.setdefault(node.message_id, _Reply(at))
+            reply.last = at
             reply.lines.append(node)
-            reply.siblings.append(node)
-            reply_of[node.key] = reply
-    for node in sorted([*chain, *off_chain], key=lambda node: node.offset):
-        if node.is_result:
-            askers = [reply_of[key] for key in (node.parent, node.source) if key in reply_of]
-            for reply in {id(reply): reply for reply in askers}.values():
-                reply.results.append(node)
+    for node in off_chain:
+        if node.message_id is not None and (found := replies.get(node.message_id)):
+            found.lines.append(node)
+            found.siblings.append(node)
+            reply_of[node.key] = found
+    for node in itertools.chain(chain, off_chain):
+        if node.result_ids is not None:
+            asked = reply_of.get(node.parent)
+            named = reply_of.get(node.source) if node.source is not None else None
+            if asked is not None:
+                asked.results.append(node)
+            if named is not None and named is not asked:
+                named.results.append(node)
+    return list(replies.values())
 
 
 class _Sides:

@@ -29,7 +29,6 @@ class Node(NamedTuple):
     length: int
     crc: int
     uuid: str
-    parent_uuid: str | None
     type: str
     subtype: str | None
     timestamp: int | None
@@ -41,10 +40,6 @@ class Node(NamedTuple):
     thinking_only: bool
     blank: bool
     empty_content: bool
-    input_tokens: int | None
-    output_tokens: int | None
-    cache_read_tokens: int | None
-    cache_write_tokens: int | None
 
     @property
     def is_turn(self) -> bool:
@@ -86,10 +81,15 @@ class Way:
     """(line, the line it was joined to or None, why its own parent did not do)."""
 
 
-_COLUMNS = """m.node, {parent}, m.source, m."offset", m.first_offset, m.length, m.crc, m.uuid, m.parent_uuid, m.type, m.subtype,
-    m.timestamp, m.message_id, m.is_meta, m.is_sidechain, m.call_ids, m.result_ids, m.thinking_only, m.blank, m.empty_content,
-    m.input_tokens, m.output_tokens, m.cache_read_tokens, m.cache_write_tokens"""
+_COLUMNS = """m.node, {parent}, m.source, m."offset", m.first_offset, m.length, m.crc, m.uuid, m.type, m.subtype,
+    m.timestamp, m.message_id, m.is_meta, m.is_sidechain, m.call_ids, m.result_ids, m.thinking_only, m.blank, m.empty_content"""
 
+
+# What of a reply can stand beside a chain: its own lines, results, and side lines.
+_BESIDE = """(
+    m.result_ids IS NOT NULL OR m.type IN ('attachment', 'system') OR (m.type = 'user' AND m.is_meta)
+    OR (m.type = 'assistant' AND m.message_id IN (SELECT message_id FROM replies))
+)"""
 
 _BELOW = """WITH RECURSIVE below(node) AS (
     SELECT {root} UNION SELECT c.node FROM below JOIN messages AS c ON c.parent = below.node WHERE c.is_sidechain
@@ -180,6 +180,15 @@ class Tree:
         """The lines of these nodes."""
         return {node.key: node for node in self._nodes(f"m.node IN ({_listed(keys)})")} if keys else {}
 
+    def written(self, keys: list[int]) -> dict[int, tuple[Any, ...]]:
+        """What else stands on lines: node -> parentUuid as written, and the tokens of its usage."""
+        statement = f"""
+            WITH wanted(node) AS ({self._listed("keys", "BIGINT")})
+            SELECT m.node, m.parent_uuid, m.input_tokens, m.output_tokens, m.cache_read_tokens, m.cache_write_tokens
+            FROM wanted JOIN messages AS m ON m.node = wanted.node
+        """
+        return {row[0]: row[1:] for row in self._rows(statement, keys=self._list(keys))}
+
     def last_first(self, before: int | None, limit: int) -> list[Node]:
         """The last lines that are no sidechain, the last one first; those that stand before an offset."""
         below = f'AND m."offset" < {before}' if before is not None else ""
@@ -199,7 +208,7 @@ class Tree:
         condition = f'{within} AND {self.view.on_level()} ORDER BY m.timestamp DESC, m."offset"'
         for row in self._rows(self._select(condition)):
             if row[0] not in met:
-                return _node(row)
+                return Node._make(row)
         return None
 
     @cached_property
@@ -284,40 +293,43 @@ class Tree:
             )
             SELECT {_COLUMNS.format(parent="walk.parent")} FROM walk JOIN messages AS m ON m.node = walk.node
         """
-        found = {row[0]: _node(row) for row in self._rows(statement)}
+        found = {row[0]: row for row in self._rows(statement)}
         way: list[Node] = []
         at: int | None = start
-        while at is not None and at in found:
-            way.append(found.pop(at))
-            at = way[-1].parent
+        while (row := found.pop(at, None)) is not None:
+            way.append(Node._make(row))
+            at = row[1]
         return way
 
-    def beside(self, chain: Collection[int]) -> list[Node]:
+    def beside(self, chain: list[Node]) -> list[Node]:
         """What a walk cannot see of its replies, in one grouped query: the other lines of the chain's message ids, the
-        results of all of them, and the side lines below. Lines of the chain are left out.
+        results of all of them, and the side lines below. Lines of the chain are left out. Cost: one look into an index for
+        each line of the chain, and the rows found.
         """
-        on = _listed(chain)
         alive, parent = self.view.alive(), self.view.parent()
-        side = "(m.type IN ('attachment', 'system') OR (m.type = 'user' AND m.is_meta AND m.result_ids IS NULL))"
+        values = {
+            "keys": self._list([node.key for node in chain]),
+            "ids": self._list(list({node.message_id for node in chain if node.message_id and node.type == "assistant"})),
+        }
         statement = f"""
-            WITH RECURSIVE {self.view.relinks()}replies(message_id) AS (
-                SELECT DISTINCT message_id FROM messages WHERE node IN ({on}) AND message_id IS NOT NULL AND type = 'assistant'
-            ),
-            spoken(node) AS (
-                SELECT m.node FROM replies JOIN messages AS m ON m.message_id = replies.message_id
-                WHERE {alive} AND m.type = 'assistant'
+            WITH RECURSIVE {self.view.relinks()}chain(node) AS ({self._listed("keys", "BIGINT")}),
+            replies(message_id) AS ({self._listed("ids", "TEXT")}),
+            met(node) AS (
+                SELECT m.node FROM chain JOIN messages AS m ON m.parent = chain.node
+                UNION SELECT m.node FROM chain JOIN messages AS m ON m.source = chain.node
+                UNION SELECT m.node FROM replies JOIN messages AS m ON m.message_id = replies.message_id AND m.file = :file
+                {self._relinked_below("chain")}
             ),
             beside(node) AS (
-                SELECT node FROM spoken
-                UNION SELECT m.node FROM spoken JOIN messages AS m ON m.source = spoken.node
-                WHERE {alive} AND m.result_ids IS NOT NULL
-                UNION SELECT m.node FROM beside JOIN messages AS m ON {self._hangs_on("beside.node")}
-                WHERE {alive} AND (m.result_ids IS NOT NULL OR ({side} AND m.node NOT IN ({on})))
+                SELECT m.node FROM met JOIN messages AS m ON m.node = met.node
+                WHERE met.node NOT IN (SELECT node FROM chain) AND {_BESIDE}
+                UNION SELECT m.node FROM beside JOIN messages AS m ON {self._hangs_on("beside.node")} OR m.source = beside.node
+                WHERE m.node NOT IN (SELECT node FROM chain) AND {_BESIDE}
             )
             SELECT {_COLUMNS.format(parent=parent)} FROM beside JOIN messages AS m ON m.node = beside.node
-            WHERE m.node NOT IN ({on}) ORDER BY m."offset"
+            WHERE {alive} ORDER BY m."offset"
         """
-        return [_node(row) for row in self._rows(statement)]
+        return list(map(Node._make, self._rows(statement, **values)))
 
     def above_turns(self, nodes: Collection[int]) -> set[int]:
         """Those of the nodes that have an assistant line or a user's words anywhere below them."""
@@ -335,6 +347,18 @@ class Tree:
         """
         return {row[0] for row in self._rows(statement)}
 
+    # -- lists -----------------------------------------------------------------------------------------------------------
+
+    def _list(self, values: list[Any]) -> Any:
+        """A long list as one bound value: JSON for SQLite, an array for PostgreSQL."""
+        return orjson.dumps(values).decode() if self._connection.dialect.name == "sqlite" else values
+
+    def _listed(self, name: str, kind: str) -> str:
+        """The query that gives the items of such a list."""
+        if self._connection.dialect.name == "sqlite":
+            return f"SELECT value FROM json_each(:{name})"
+        return f"SELECT unnest(CAST(:{name} AS {kind}[]))"
+
     # -- queries ---------------------------------------------------------------------------------------------------------
 
     def _hangs_on(self, node: str) -> str:
@@ -344,6 +368,11 @@ class Tree:
         relinked = f"SELECT r.node FROM relinks AS r WHERE r.parent = {node}"
         return f"((m.parent = {node} AND m.node NOT IN ({moved})) OR m.node IN ({relinked}))"
 
+    def _relinked_below(self, chain: str) -> str:
+        if not self.view.parents:
+            return ""
+        return f"UNION SELECT r.node FROM {chain} JOIN relinks AS r ON r.parent = {chain}.node"
+
     def _select(self, condition: str) -> str:
         with_relinks = self.view.relinks().rstrip(", ")
         head = f"WITH {with_relinks} " if with_relinks else ""
@@ -351,11 +380,9 @@ class Tree:
         return f"{head}SELECT {columns} FROM messages AS m WHERE {self.view.alive()} AND {condition}"
 
     def _nodes(self, condition: str, **values: Any) -> list[Node]:
-        return [_node(row) for row in self._rows(self._select(condition), **values)]
+        return list(map(Node._make, self._rows(self._select(condition), **values)))
 
     def _rows(self, statement: str, **values: Any) -> Iterable[Any]:
-        return self._connection.execute(text(statement), {"file": self.file, **values})
-
-
-def _node(row: Any) -> Node:
-    return Node._make(row)
+        """The rows as the driver gives them: SQLAlchemy's would cost as much as the query."""
+        result = self._connection.execute(text(statement), {"file": self.file, **values})
+        return result.cursor.fetchall() if result.cursor is not None else []
