@@ -115,8 +115,11 @@ class View:
     sidechain: int | None = None
 
     def alive(self, alias: str = "m") -> str:
-        """The SQL condition on a message. Keys are integers, so they stand in the text: a statement takes any number of them."""
-        conditions = [f"{alias}.file = :file", f"{alias}.is_mapped"]
+        """The SQL condition on a message. Keys are integers, so they stand in the text: a statement takes any number of them.
+
+        The sign before `file` keeps SQLite from scanning the whole file by its index where single lines are looked up.
+        """
+        conditions = [f"+{alias}.file = :file", f"{alias}.is_mapped"]
         if not self.glued:
             conditions.append(f"NOT {alias}.is_glued")
         if self.floor:
@@ -192,12 +195,14 @@ class Tree:
     def last_first(self, before: int | None, limit: int) -> list[Node]:
         """The last lines that are no sidechain, the last one first; those that stand before an offset."""
         below = f'AND m."offset" < {before}' if before is not None else ""
-        return self._nodes(f'{self.view.on_level()} {below} ORDER BY m."offset" DESC LIMIT {limit}')
+        return self._nodes(f'm.file = :file AND {self.view.on_level()} {below} ORDER BY m."offset" DESC LIMIT {limit}')
 
     def newest(self, *, later_wins: bool) -> Node | None:
         """The line with the newest timestamp that is no sidechain; of equals the later in the file, or the first."""
         order = f'm."{self.view.position}" {"DESC" if later_wins else "ASC"}'
-        found = self._nodes(f"{self.view.on_level()} AND m.timestamp IS NOT NULL ORDER BY m.timestamp DESC, {order} LIMIT 1")
+        found = self._nodes(
+            f"m.file = :file AND {self.view.on_level()} AND m.timestamp IS NOT NULL ORDER BY m.timestamp DESC, {order} LIMIT 1"
+        )
         return found[0] if found else None
 
     def joinable(self, node: Node, window: int, met: Collection[int]) -> Node | None:
@@ -205,7 +210,7 @@ class Tree:
         if node.timestamp is None:
             return None
         within = f"m.timestamp BETWEEN {node.timestamp - window} AND {node.timestamp}"
-        condition = f'{within} AND {self.view.on_level()} ORDER BY m.timestamp DESC, m."offset"'
+        condition = f'm.file = :file AND {within} AND {self.view.on_level()} ORDER BY m.timestamp DESC, m."offset"'
         for row in self._rows(self._select(condition)):
             if row[0] not in met:
                 return Node._make(row)
@@ -216,12 +221,13 @@ class Tree:
         """The compact boundaries, with what they preserve as JSON (None: nothing)."""
         found = {node.key: node for node in self._nodes("m.node IN (SELECT node FROM boundaries WHERE file = :file)")}
         rows = self._rows(
-            "SELECT b.node, m.offset, b.preserved FROM boundaries b JOIN messages m ON m.entry = b.entry WHERE b.file = :file"
+            "SELECT b.node, b.preserved FROM boundaries AS b "
+            "JOIN messages AS m ON m.node = b.node AND m.entry = b.entry WHERE b.file = :file"
         )
-        preserved = {row[0]: row[2] for row in rows}
+        preserved = {row[0]: row[1] for row in rows}
         return [
             (node, preserved.get(key))
-            for key, node in sorted(found.items(), key=lambda item: item[1].offset)
+            for key, node in sorted(found.items(), key=lambda item: getattr(item[1], self.view.position))
             if node.subtype == "compact_boundary"
         ]
 
@@ -229,7 +235,7 @@ class Tree:
         """The lines that hang directly on a node."""
         relinked = [child for child, parent in self.view.parents.items() if parent == node]
         moved = f"AND m.node NOT IN ({_listed(self.view.parents)})" if self.view.parents else ""
-        return self._nodes(f'((m.parent = {node} {moved}) OR m.node IN ({_listed(relinked)})) ORDER BY m."offset"')
+        return self._nodes(f'((m.parent = {node} {moved}) OR m.node IN ({_listed(relinked)})) ORDER BY +m."offset"')
 
     def snips(self) -> set[str]:
         """The uuids that the lines of the view name as removed."""
@@ -277,7 +283,7 @@ class Tree:
         """The lines from an offset on whose parent stands before it and is not kept. Cost: the lines from there on."""
         parent = f'SELECT 1 FROM messages AS p WHERE p.node = m.parent AND p."offset" < {floor} AND {self.view.alive("p")}'
         spared = f"AND m.node NOT IN ({_listed(kept)}) AND m.parent NOT IN ({_listed(kept)})"
-        return self._nodes(f'm."offset" >= {floor} {spared} AND EXISTS ({parent})')
+        return self._nodes(f'm.file = :file AND m."offset" >= {floor} {spared} AND EXISTS ({parent})')
 
     # -- ways ------------------------------------------------------------------------------------------------------------
 
@@ -327,7 +333,7 @@ class Tree:
                 WHERE m.node NOT IN (SELECT node FROM chain) AND {_BESIDE}
             )
             SELECT {_COLUMNS.format(parent=parent)} FROM beside JOIN messages AS m ON m.node = beside.node
-            WHERE {alive} ORDER BY m."offset"
+            WHERE {alive} ORDER BY +m."offset"
         """
         return list(map(Node._make, self._rows(statement, **values)))
 
