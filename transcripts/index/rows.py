@@ -16,7 +16,7 @@ from zlib import crc32
 import orjson
 
 from transcripts.errors import Problem
-from transcripts.files.entry import BLANK, GLUED, SALVAGED, Entry, clean, millis
+from transcripts.files.entry import BLANK, GLUED, SALVAGED, Entry, clean, excerpt, millis
 from transcripts.index.text import blocks
 
 CHAIN_TYPES = frozenset({"user", "assistant", "system", "attachment"})
@@ -156,6 +156,8 @@ class Rows:
         crc = crc32(data)
         self.entries.append((entry, line, found.offset, found.length, kind, timestamp, found.standing, crc))
         self.session_id = self.session_id or text(record.get("sessionId"))
+        if fault := _odd_shape(record, kind):
+            self.problems.append(Problem("", fault, found.offset, found.length, excerpt(data)))
         if kind in CHAIN_TYPES or "parentUuid" in record:
             self._add_chain_line(entry, found, kind or "", timestamp, crc)
         elif kind is not None:
@@ -169,7 +171,7 @@ class Rows:
         self.cwd = self.cwd or text(record.get("cwd"))
         self.git_branch = text(record.get("gitBranch")) or self.git_branch
         self.version = text(record.get("version")) or self.version
-        if kind == "progress" and uuid:
+        if kind == "progress" and uuid and found.standing != SALVAGED:  # the client does not see it there
             self.progress.append((uuid, _parent(record), entry))
         if kind not in CHAIN_TYPES:
             if kind and kind != "progress":
@@ -305,6 +307,21 @@ def prompt_of(record: dict[str, Any]) -> str | None:
         return None
     typed = [part for part in found if isinstance(part, str) and part.strip() and not part.lstrip().startswith(_MACHINE_TEXT)]
     return clean(" ".join(" ".join(part[: 2 * _PROMPT_LIMIT] for part in typed).split())[:_PROMPT_LIMIT]) or None
+
+
+def _odd_shape(record: dict[str, Any], kind: str | None) -> str | None:
+    """What is wrong with a record that is valid JSON; it is kept all the same."""
+    if kind is None:
+        return "a record without a type"
+    if kind in CHAIN_TYPES and not isinstance(record.get("uuid"), str):
+        return f"a line of type {kind} without a uuid"
+    if kind in ("user", "assistant"):
+        body = record.get("message")
+        if not isinstance(body, dict):
+            return "a message that is no object"
+        if "0" in body:
+            return "a message that is spread into single characters"
+    return None
 
 
 def _is_blank(content: object, found: list[dict[str, Any]]) -> bool:

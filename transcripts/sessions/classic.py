@@ -98,13 +98,15 @@ def _segment_relinked(tree: Tree) -> tuple[Tree, frozenset[int]]:
     parents = dict(tree.view.parents)
     if ends:
         named = tree.by_uuid([uuid for uuid in ends.values() if isinstance(uuid, str)])
-        head, tail, anchor = (named.get(str(ends.get(name))) for name in ("headUuid", "tailUuid", "anchorUuid"))
+        head, tail = (named.get(str(ends.get(name))) for name in ("headUuid", "tailUuid"))
         way = [node.key for node in tree.walk(tail.key)] if tail else []
         if head is None or tail is None or head.key not in way:
             return tree, frozenset()
         kept = frozenset(way[: way.index(head.key) + 1])
-        above = anchor.key if anchor else _missing(ends)
-        parents.update((node.key, tail.key) for node in (tree.children(above) if above else []) if node.key != head.key)
+        above = _anchor(tree, ends.get("anchorUuid"))
+        parents.update(
+            (node.key, tail.key) for node in (tree.children(above) if above is not None else []) if node.key != head.key
+        )
         parents[head.key] = above
     return tree.through(replace(tree.view, floor=boundary.first_offset, kept=kept, parents=parents)), kept
 
@@ -114,9 +116,12 @@ def _segment_of(preserved: str | None) -> dict[str, object]:
     return segment if isinstance(segment, dict) else {}
 
 
-def _missing(ends: dict[str, object]) -> int | None:
-    """The parent of a head whose anchor is not in the file: a node that is not there, or none when no anchor is named."""
-    return -1 if isinstance(ends.get("anchorUuid"), str) else None
+def _anchor(tree: Tree, uuid: object) -> int | None:
+    """The node of the anchor; one that is in no line of the file is a node that is not there."""
+    if not isinstance(uuid, str):
+        return None
+    key = tree.key_of(uuid)
+    return -1 if key is None else key
 
 
 def _snipped(tree: Tree) -> Tree:

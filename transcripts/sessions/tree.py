@@ -179,6 +179,11 @@ class Tree:
             found.update((node.uuid, node) for node in self._nodes(condition, **names))
         return found
 
+    def key_of(self, uuid: str) -> int | None:
+        """The node of a uuid, also of one that was only named as a parent; None for one that no line names."""
+        rows = self._rows("SELECT id FROM nodes WHERE file = :file AND uuid = :uuid", uuid=uuid)
+        return rows[0][0] if rows else None
+
     def by_key(self, keys: Collection[int]) -> dict[int, Node]:
         """The lines of these nodes."""
         return {node.key: node for node in self._nodes(f"m.node IN ({_listed(keys)})")} if keys else {}
@@ -310,7 +315,7 @@ class Tree:
     def beside(self, chain: list[Node]) -> list[Node]:
         """What a walk cannot see of its replies, in one grouped query: the other lines of the chain's message ids, the
         results of all of them, and the side lines below. Lines of the chain are left out. Cost: one look into an index for
-        each line of the chain, and the rows found.
+        each line of the chain, and the rows found; the cross joins keep SQLite from starting at the other end.
         """
         alive, parent = self.view.alive(), self.view.parent()
         values = {
@@ -318,22 +323,24 @@ class Tree:
             "ids": self._list(list({node.message_id for node in chain if node.message_id and node.type == "assistant"})),
         }
         statement = f"""
-            WITH RECURSIVE {self.view.relinks()}chain(node) AS ({self._listed("keys", "BIGINT")}),
-            replies(message_id) AS ({self._listed("ids", "TEXT")}),
+            WITH RECURSIVE {self.view.relinks()}chain(node) AS MATERIALIZED ({self._listed("keys", "BIGINT")}),
+            replies(message_id) AS MATERIALIZED ({self._listed("ids", "TEXT")}),
             met(node) AS (
-                SELECT m.node FROM chain JOIN messages AS m ON m.parent = chain.node
-                UNION SELECT m.node FROM chain JOIN messages AS m ON m.source = chain.node
-                UNION SELECT m.node FROM replies JOIN messages AS m ON m.message_id = replies.message_id AND m.file = :file
+                SELECT m.node FROM chain CROSS JOIN messages AS m WHERE m.parent = chain.node
+                UNION ALL SELECT m.node FROM chain CROSS JOIN messages AS m WHERE m.source = chain.node
+                UNION ALL SELECT m.node FROM replies CROSS JOIN messages AS m
+                WHERE m.message_id = replies.message_id AND m.file = :file
                 {self._relinked_below("chain")}
             ),
             beside(node) AS (
-                SELECT m.node FROM met JOIN messages AS m ON m.node = met.node
-                WHERE met.node NOT IN (SELECT node FROM chain) AND {_BESIDE}
-                UNION SELECT m.node FROM beside JOIN messages AS m ON {self._hangs_on("beside.node")} OR m.source = beside.node
-                WHERE m.node NOT IN (SELECT node FROM chain) AND {_BESIDE}
+                SELECT m.node FROM (SELECT DISTINCT node FROM met WHERE node NOT IN (SELECT node FROM chain)) AS off_chain
+                CROSS JOIN messages AS m WHERE m.node = off_chain.node AND {_BESIDE}
+                UNION SELECT m.node FROM beside CROSS JOIN messages AS m
+                WHERE ({self._hangs_on("beside.node")} OR m.source = beside.node)
+                  AND m.node NOT IN (SELECT node FROM chain) AND {_BESIDE}
             )
-            SELECT {_COLUMNS.format(parent=parent)} FROM beside JOIN messages AS m ON m.node = beside.node
-            WHERE {alive} ORDER BY +m."offset"
+            SELECT {_COLUMNS.format(parent=parent)} FROM beside CROSS JOIN messages AS m
+            WHERE m.node = beside.node AND {alive} ORDER BY +m."offset"
         """
         return list(map(Node._make, self._rows(statement, **values)))
 
@@ -377,7 +384,7 @@ class Tree:
     def _relinked_below(self, chain: str) -> str:
         if not self.view.parents:
             return ""
-        return f"UNION SELECT r.node FROM {chain} JOIN relinks AS r ON r.parent = {chain}.node"
+        return f"UNION ALL SELECT r.node FROM {chain} CROSS JOIN relinks AS r WHERE r.parent = {chain}.node"
 
     def _select(self, condition: str) -> str:
         with_relinks = self.view.relinks().rstrip(", ")
@@ -388,7 +395,7 @@ class Tree:
     def _nodes(self, condition: str, **values: Any) -> list[Node]:
         return list(map(Node._make, self._rows(self._select(condition), **values)))
 
-    def _rows(self, statement: str, **values: Any) -> Iterable[Any]:
+    def _rows(self, statement: str, **values: Any) -> list[Any]:
         """The rows as the driver gives them: SQLAlchemy's would cost as much as the query."""
         result = self._connection.execute(text(statement), {"file": self.file, **values})
         return result.cursor.fetchall() if result.cursor is not None else []
