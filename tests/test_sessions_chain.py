@@ -19,7 +19,7 @@ from transcripts import Chain, Index
 from transcripts.sessions import replay
 
 GENERATED = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 
 Resume = Callable[..., Chain]

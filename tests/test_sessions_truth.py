@@ -176,6 +176,27 @@ class TestWhatAChainTells:
         with pytest.raises(NotFound, match="no message"):
             resumed(home, parallel(), leaf="nobody")
 
+    def test_a_salvaged_progress_line_leads_nowhere(self, home: Home) -> None:
+        log = Log().turns(1)
+        log.chain("progress")
+        log.lines[-1] = b"\0\0" + log.lines[-1]
+        log.user("hangs on the progress line", timestamp=None)
+        assert [entry.uuid for entry in resumed(home, log).entries] == [uuid(4)]
+
+    def test_a_salvaged_pointer_points_nowhere(self, home: Home) -> None:
+        log = Log().turns(2)
+        log.about("last-prompt", leafUuid=uuid(1), explicit=True)
+        log.lines[-2:] = [b"".join(log.lines[-2:])]
+        assert len(resumed(home, log).entries) == 4
+
+    def test_a_classic_segment_whose_anchor_is_in_no_line_still_takes_the_lines_that_name_it(self, home: Home) -> None:
+        log = Log().turns(1)
+        segment = {"headUuid": uuid(1), "tailUuid": uuid(2), "anchorUuid": uuid(999)}
+        log.chain("system", subtype="compact_boundary", parentUuid=None, compactMetadata={"preservedSegment": segment})
+        log.user("hangs on the anchor", parentUuid=uuid(999))
+        chain = resumed(home, log, rules="classic")
+        assert [entry.uuid for entry in chain.entries] == [uuid(1), uuid(2), uuid(4)]
+
     def test_salvaged_lines_are_no_part_of_the_chain(self, home: Home) -> None:
         log = Log()
         log.user("first")

@@ -1,8 +1,9 @@
 """Index: the one handle. Each method is one call into the floors below.
 
 Invariants:
-- Fresh by default: a question first imports what has grown in its scope (a session's own files, or all synced roots). Where
-  another process writes for longer than 200 ms, the answer comes from what is there and `stale` says so.
+- Fresh by default: a question first imports what has grown in its scope (a session's own files, or all synced roots); the
+  search index waits for the next sync. Where another process writes for longer than 200 ms, the answer comes from what is
+  there and `stale` says so.
 - Each question sees one moment: it runs in one read transaction.
 - Nothing here reads the environment; `transcripts.open()` takes the defaults.
 """
@@ -81,14 +82,17 @@ class Index:
         self,
         paths: Iterable[str | os.PathLike[str]] | None = None,
         progress: Callable[[Progress], None] | None = None,
+        *,
+        texts: bool = True,
     ) -> ImportReport:
         """Import what is new below the paths, and remember them as roots; without paths, below all roots.
 
+        Without `texts` the lines are imported and the search index waits for the next sync: most of the time is spent there.
         A path is a config folder, a projects folder, one project, or one file. Faults in files are in the report, never
         raised; DatabaseBusy is. Cost: the new bytes, and one stat a file.
         """
         given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        return _sync.sync(self._database, self._source, given, progress or self._progress)
+        return _sync.sync(self._database, self._source, given, progress or self._progress, texts=texts)
 
     def roots(self) -> list[str]:
         """The paths that were synced, in order."""
@@ -283,7 +287,8 @@ class Index:
         paths = None if scope is None else scope.places
         with self._database.patience(_PATIENCE):
             try:
-                return _sync.sync(self._database, self._source, paths, self._progress, remember=False).changed
+                report = _sync.sync(self._database, self._source, paths, self._progress, remember=False, texts=False)
+                return report.changed
             except DatabaseBusy:
                 self.stale = True
                 return False

@@ -262,9 +262,13 @@ def _shallow(text: str) -> str:
     return "".join([*kept, text[start:]])
 
 
+def excerpt(data: bytes) -> str:
+    """The first characters of bytes, printable, for a Problem."""
+    return clean(_decoded(data[:_EXCERPT]).translate(_PRINTABLE))
+
+
 def _problem(path: str, reason: str, offset: int, data: bytes) -> Problem:
-    excerpt = _decoded(data[:_EXCERPT]).translate(_PRINTABLE)
-    return Problem(path, reason, offset, len(data), clean(excerpt))
+    return Problem(path, reason, offset, len(data), excerpt(data))
 
 
 _PRINTABLE = dict.fromkeys([*range(32), *range(127, 160)], "·")

@@ -48,18 +48,29 @@ def blocks(read_at: ReadAt, start: int, end: int) -> Iterator[Block]:
         data = read_at(at, min(_READ_SIZE, end - at))
         if not data:
             break
-        cut = data.rfind(b"\n") + 1
-        if not cut:
+        first = data.find(b"\n") + 1
+        if not first:
             pending.append(data)
             waiting += len(data)
             continue
-        whole = b"".join([*pending, data[:cut]]) if pending else data[:cut]
+        if waiting > BLOCK_SIZE:  # the end of a long line: it goes out alone, and no one here holds on to it
+            size = waiting + first
+            pending.append(data[:first])
+            yield Block(offset, b"".join(_taken(pending)))
+            offset, waiting, data = offset + size, 0, data[first:]
+        cut = data.rfind(b"\n") + 1
+        yield from _split(Block(offset, b"".join([*pending, data[:cut]]) if pending else data[:cut]))
+        offset += waiting + cut
         pending = [data[cut:]] if cut < len(data) else []
         waiting = len(data) - cut
-        yield from _split(Block(offset, whole))
-        offset += len(whole)
     if pending:
-        yield Block(offset, b"".join(pending))
+        yield Block(offset, b"".join(_taken(pending)))
+
+
+def _taken(parts: list[bytes]) -> list[bytes]:
+    taken = parts[:]
+    parts.clear()
+    return taken
 
 
 def _split(block: Block) -> Iterator[Block]:

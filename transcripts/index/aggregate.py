@@ -41,8 +41,8 @@ _SLICE = 400
 def update_session(connection: Connection, file: int, rows: Rows | None = None, count: bool = True) -> None:
     """Make the session row of a main transcript anew; `rows` are the lines that have just been added.
 
-    Without `count` only what is carried along is written: for a file of which more lines follow at once. Cost with it: one
-    pass over the index of the file's messages.
+    Without `count` the numbers stay as they are: for a file of which more lines follow at once. Cost with it: one pass over
+    the index of the file's messages.
     """
     about = connection.execute(select(files).where(files.c.id == file)).one()
     before = connection.execute(select(sessions).where(sessions.c.file == file)).one_or_none()
@@ -59,10 +59,9 @@ def update_session(connection: Connection, file: int, rows: Rows | None = None, 
         **carried,
         **_title(connection, file, carried["first_prompt"]),
         "tag": connection.scalar(select(func.nullif(tags.c.tag, "")).where(tags.c.file == file)),
-        **(_counts(connection, file) if count else {}),
     }
-    counted = [values.get(column.name, 0 if column.name.endswith("_count") else None) for column in sessions.columns]
-    upsert_rows(connection, sessions, [tuple(counted)])
+    values = (_counts(connection, file) if count or before is None else dict(before._mapping)) | values
+    upsert_rows(connection, sessions, [tuple(values[column.name] for column in sessions.columns)])
     if before is not None and before.project != values["project"]:
         _drop_if_unused(connection, before.project)
     models = {message.model for message in rows.messages if message.model} if rows else set()
@@ -186,7 +185,7 @@ def _other_counts(connection: Connection, file: int) -> dict[str, int]:
         "tool_call_count": select(func.count()).select_from(tool_calls).where(called),
         "unanswered_count": select(func.count()).select_from(tool_calls).where(called, ~answered),
         "missing_parent_count": select(func.count()).select_from(messages).where(missing),
-        "compaction_count": select(func.count()).select_from(boundaries).where(boundaries.c.file == file),
+        "compaction_count": select(func.count(boundaries.c.node.distinct())).where(boundaries.c.file == file),
         "entry_count": select(func.count()).select_from(entries).where(entries.c.file == file, entries.c.type.is_not(None)),
         "problem_count": select(func.count()).select_from(problems).where(problems.c.file == file),
     }

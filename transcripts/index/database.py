@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 
 from transcripts.errors import DatabaseBusy, DatabaseTooNew, DatabaseUnusable
 
@@ -50,7 +50,10 @@ class Database:
         if self.is_sqlite:
             _refuse_foreign(self.path)
             _make_private(self.path)
-        self.engine = self._engine()
+        try:
+            self.engine = self._engine()
+        except (ArgumentError, ImportError) as error:
+            raise DatabaseUnusable(f"no database can be reached by {self.path} ({error})") from None
         self._lock = FileLock(self.path + ".lock", mode=0o600) if self.is_sqlite else None
         try:
             self._upgrade()
@@ -160,6 +163,7 @@ class Database:
             if self.is_sqlite:
                 with self.engine.connect() as connection:
                     connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+                    connection.commit()
 
     def _revision(self) -> str | None:
         with self.engine.connect() as connection:
@@ -175,7 +179,12 @@ class Database:
 def _url(url: str | os.PathLike[str]) -> URL:
     text = os.fspath(url)
     if "://" in text:
-        return make_url(text)
+        try:
+            parsed = make_url(text)
+            parsed.get_dialect()
+        except (ArgumentError, ImportError) as error:
+            raise DatabaseUnusable(f"{text!r} names no database ({error}); give a path, or a URL as SQLAlchemy has it") from None
+        return parsed
     return URL.create("sqlite", database=os.path.abspath(os.path.expanduser(text)))
 
 
@@ -184,7 +193,7 @@ def _refuse_foreign(path: str) -> None:
     try:
         if not os.path.getsize(path):
             return
-        connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)
+        connection = sqlite3.connect(f"file:{quote(path)}?immutable=1", uri=True)  # makes no log beside it
     except (OSError, sqlite3.Error):
         return  # not there yet, or not to be read: opening it says why
     try:

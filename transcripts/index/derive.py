@@ -225,8 +225,8 @@ def _add_messages(connection: Connection, file: int, messages: list[Message], no
         added.append((
             node.key, file, message.entry, message.offset, message.length, message.crc, node.first_offset, parent, source,
             message.uuid, message.parent_uuid, message.type, message.subtype, message.timestamp, message.message_id,
-            message.request_id, message.model, message.agent_id, message.is_meta, message.is_sidechain, message.is_prompt, message.is_mapped,
-            message.is_glued, message.call_ids, message.result_ids, message.thinking_only, message.blank,
+            message.request_id, message.model, message.agent_id, message.is_meta, message.is_sidechain, message.is_prompt,
+            message.is_mapped, message.is_glued, message.call_ids, message.result_ids, message.thinking_only, message.blank,
             message.empty_content, *message.tokens,
         ))  # fmt: skip
     upsert_rows(connection, schema.messages, added, keep=("first_offset",))

@@ -12,7 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from sqlite3 import DatabaseError as SQLiteError
 from typing import Any
@@ -23,6 +23,7 @@ from sqlalchemy.exc import DatabaseError
 from transcripts.files.entry import load
 from transcripts.index.archive import Archive
 from transcripts.index.database import Database, SearchText
+from transcripts.index.report import Meter, Progress
 from transcripts.index.schema import SEARCH_COLUMNS, TEXT_VERSION, entries, meta
 from transcripts.index.text import SEARCHED_TYPES, Texts, texts
 
@@ -60,9 +61,10 @@ def reset(connection: Connection) -> None:
     _set(connection, _MARK, "0")
 
 
-def drain(database: Database, limit: int | None = None) -> int:
+def drain(database: Database, limit: int | None = None, progress: Callable[[Progress], None] | None = None) -> int:
     """Index what waits, in batches of a transaction each; how many entries were passed. `limit` bounds them."""
     passed = 0
+    advance = Meter(progress, _waiting_bytes(database) if progress else 0, "texts")
     with database.read() as connection:  # with nothing to do, no writer is waited for
         version = connection.scalar(select(meta.c.value).where(meta.c.key == _VERSION))
         if version == str(TEXT_VERSION) and not pending(connection):
@@ -70,10 +72,11 @@ def drain(database: Database, limit: int | None = None) -> int:
     while limit is None or passed < limit:
         with database.write() as connection:
             ensure_version(connection)
-            step = _step(connection, BATCH if limit is None else min(BATCH, limit - passed))
+            step, size = _step(connection, BATCH if limit is None else min(BATCH, limit - passed))
         if not step:
             break
         passed += step
+        advance(size)
     return passed
 
 
@@ -154,20 +157,28 @@ class _Texts:
         return self._last[1][column]
 
 
-def _step(connection: Connection, limit: int) -> int:
+def _waiting_bytes(database: Database) -> int:
+    with database.read() as connection:
+        waiting = "SELECT sum(length) FROM entries WHERE id > ?"
+        return int(connection.exec_driver_sql(waiting, (mark(connection),)).scalar() or 0)
+
+
+def _step(connection: Connection, limit: int) -> tuple[int, int]:
+    """Index the next entries; how many, and their bytes."""
     start = mark(connection)
-    last = connection.exec_driver_sql(
-        "SELECT max(id), count(*) FROM (SELECT id FROM entries WHERE id > ? ORDER BY id LIMIT ?)", (start, limit)
+    last, count, size = connection.exec_driver_sql(
+        "SELECT max(id), count(*), sum(length) FROM (SELECT id, length FROM entries WHERE id > ? ORDER BY id LIMIT ?)",
+        (start, limit),
     ).one()
-    if not last[1]:
-        return 0
-    documents = _documents(connection, (entries.c.id > start) & (entries.c.id <= last[0]))
+    if not count:
+        return 0, 0
+    documents = _documents(connection, (entries.c.id > start) & (entries.c.id <= last))
     driver: Any = connection.connection.driver_connection  # its executemany takes the documents one by one
     driver.executemany(
         f"INSERT INTO search (rowid, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", ((key, *found) for key, found in documents)
     )
-    _set(connection, _MARK, str(last[0]))
-    return int(last[1])
+    _set(connection, _MARK, str(last))
+    return int(count), int(size)
 
 
 def _documents(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[tuple[int, Texts]]:

@@ -229,6 +229,8 @@ class _Import:
             ids = [message_id for message_id, _request in rows.usage]
             update_responses(connection, responses_of(connection, row.id, ids))
         if row.kind == "main" and row.state != "replaced":
+            if row.version > 1:
+                versions.take_over(connection, row)
             update_session(connection, row.id, rows, count=is_last)
         if rows.summaries:
             for session in named_sessions(connection, row.id):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from transcripts.errors import Problem
 
@@ -32,19 +32,26 @@ class ImportReport:
 
 
 class Progress(NamedTuple):
-    """How far an import is: bytes done of all that are to be done, since how many seconds, and the file at hand."""
+    """How far an import is: bytes done of all that are to be done, since how many seconds, and the file at hand.
+
+    `phase` is `files` while lines become rows, then `texts` while what was said becomes searchable.
+    """
 
     done: int
     total: int
     seconds: float
     path: str
+    phase: Literal["files", "texts"] = "files"
 
 
 class Meter:
     """Adds up bytes and passes them on, at most every tenth of a second."""
 
-    def __init__(self, progress: Callable[[Progress], None] | None, total: int) -> None:
+    def __init__(
+        self, progress: Callable[[Progress], None] | None, total: int, phase: Literal["files", "texts"] = "files"
+    ) -> None:
         self._progress = progress
+        self._phase: Literal["files", "texts"] = phase
         self._total = total
         self._done = 0
         self._begun = self._shown = time.monotonic()
@@ -55,4 +62,4 @@ class Meter:
         now = time.monotonic()
         if self._progress and now - self._shown > 0.1:
             self._shown = now
-            self._progress(Progress(self._done, max(self._total, self._done), now - self._begun, self.path))
+            self._progress(Progress(self._done, max(self._total, self._done), now - self._begun, self.path, self._phase))

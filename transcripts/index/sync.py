@@ -37,11 +37,13 @@ def sync(
     progress: Callable[[Progress], None] | None = None,
     *,
     remember: bool = True,
+    texts: bool = True,
 ) -> ImportReport:
     """Import what is new below the paths, or below all roots that were synced before.
 
     A path is a config folder, a projects folder, a project, a session's folder or a file; unless `remember` is off, it is a
-    root from then on. Raises DatabaseBusy; faults in files are in the report. Cost with nothing to do: the scan.
+    root from then on. Without `texts` the search index is left for the next sync. Raises DatabaseBusy; faults in files are in
+    the report. Cost with nothing to do: the scan.
     """
     report = ImportReport()
     scans = [scan(path) for path in (paths if paths is not None else known_roots(database, source))]
@@ -67,8 +69,8 @@ def sync(
             continue  # gone since the scan: the next one will mark it
         except OSError as error:
             report.problems.append(Problem(found.path, f"cannot be read ({error.strerror})"))
-    if database.is_sqlite:
-        report.indexed = fulltext.drain(database)
+    if texts and database.is_sqlite:
+        report.indexed = fulltext.drain(database, progress=progress)
     return report
 
 

@@ -34,6 +34,7 @@ from transcripts.index.schema import (
     projects,
     responses,
 )
+from transcripts.index.versions import edges
 
 
 def damage(database: Database, progress: Callable[[Progress], None] | None = None) -> list[Problem]:
@@ -55,6 +56,12 @@ def damage(database: Database, progress: Callable[[Progress], None] | None = Non
             found += _unused_chunks(connection)
             with scratch.read() as derived:
                 for row in whole:
+                    anew = derived.execute(select(files).where(files.c.id == row.id)).one()
+                    found += [
+                        Problem(row.path, f"{name} is {row._mapping[name]}, by the bytes {anew._mapping[name]}")
+                        for name in ("imported_size", "imported_lines")
+                        if row._mapping[name] != anew._mapping[name]
+                    ]
                     for table, place, fault in differences(content(connection, row.id), content(derived, row.id)):
                         offset = place[0] if place and isinstance(place[0], int) else None
                         found.append(Problem(row.path, f"table {table}, {' '.join(map(str, place))}: {fault}", offset))
@@ -112,7 +119,7 @@ def rebuild(database: Database, progress: Callable[[Progress], None] | None = No
         meter.path = row.path
         derive_file(database, row.id, report, meter)
     if database.is_sqlite:
-        report.indexed = fulltext.drain(database)
+        report.indexed = fulltext.drain(database, progress=progress)
     return report
 
 
@@ -135,6 +142,9 @@ def _damaged_chunks(connection: Connection, row: Row[Any]) -> list[Problem]:
             )
     if at != row.kept_size:
         found.append(Problem(row.path, f"chunks: {at} bytes are there, {row.kept_size} were kept", at))
+    digests = {"head_digest": row.head_digest, "tail_digest": row.tail_digest}
+    if not found and row.head_digest is not None and edges(kept.read_at, row.kept_size) != digests:
+        found.append(Problem(row.path, "chunks: they hold other bytes than the file had", 0, row.kept_size))
     return found
 
 

@@ -29,6 +29,14 @@ class Overtaken(Exception):
     """Another importer has changed the file's row meanwhile; read it again."""
 
 
+def edges(read_at: ReadAt, size: int) -> dict[str, bytes]:
+    """The digests of the first and the last of `size` bytes, as the columns of `files` hold them."""
+    return {
+        "head_digest": archive.digest(read_at(0, min(size, EDGE))),
+        "tail_digest": archive.digest(read_at(max(0, size - EDGE), min(size, EDGE))),
+    }
+
+
 @dataclass(frozen=True)
 class Disk:
     """A file on disk: its state when it was opened, and its bytes."""
@@ -37,11 +45,8 @@ class Disk:
     read_at: ReadAt
 
     def edges(self, size: int) -> dict[str, bytes]:
-        """The digests by which growth is told from change: of the first and the last of `size` bytes."""
-        return {
-            "head_digest": archive.digest(self.read_at(0, min(size, EDGE))),
-            "tail_digest": archive.digest(self.read_at(max(0, size - EDGE), min(size, EDGE))),
-        }
+        """The digests by which growth is told from change."""
+        return edges(self.read_at, size)
 
     def stat(self) -> dict[str, Any]:
         found = self.found
@@ -109,7 +114,6 @@ def _new_version(database: Database, source: str, disk: Disk, old: Row[Any] | No
             still = and_(files.c.id == old.id, files.c.kept_size == old.kept_size, files.c.state != "replaced")
             if connection.execute(update(files).where(still).values(state="replaced")).rowcount != 1:
                 raise Overtaken
-            remove_session(connection, old.id)
         version = old.version + 1 if old is not None else 1
         taken = exists().where(files.c.source == source, files.c.path == found.path, files.c.version == version)
         if connection.scalar(select(taken)):
@@ -124,6 +128,13 @@ def _new_version(database: Database, source: str, disk: Disk, old: Row[Any] | No
             shared = archive.share(connection, old.id, key, disk.read_at)
             connection.execute(update(files).where(files.c.id == key).values(kept_size=shared, **disk.edges(shared)))
         return connection.execute(select(files).where(files.c.id == key)).one()
+
+
+def take_over(connection: Connection, row: Row[Any]) -> None:
+    """Let a version stand for its session from now on: the first lines of it are in."""
+    older = select(files.c.id).where(files.c.source == row.source, files.c.path == row.path, files.c.version < row.version)
+    for file in connection.scalars(older).all():
+        remove_session(connection, file)
 
 
 def thin_out(connection: Connection, row: Row[Any]) -> None:

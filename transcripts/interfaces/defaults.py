@@ -33,5 +33,5 @@ def open(  # noqa: A001  transcripts.open() is the public name
     """
     index = Index.open(db if db is not None else database(), fresh, progress=progress)
     if fresh and not index.roots() and os.path.isdir(os.path.join(config_folder(), "projects")):
-        index.sync([config_folder()])
+        index.sync([config_folder()], texts=False)
     return index

@@ -41,17 +41,19 @@ def run(database: Database, statement: str, params: tuple[Any, ...] | dict[str, 
     """Run one reading statement. Raises QueryRefused, with what the database says of it."""
     if not database.is_sqlite:
         return _run_postgresql(database, statement, params, seconds)
+    ends = time.monotonic() + seconds
     connection = sqlite3.connect(f"file:{quote(database.path)}?mode=ro", uri=True, isolation_level=None)
     try:
         with database.read() as reading:
             connection.create_function("search_text", 2, text_of(reading))
             connection.execute("SELECT 1 FROM search LIMIT 0")  # FTS5 declares its columns now, which the authorizer would refuse
             connection.set_authorizer(_authorize)
-            ends = time.monotonic() + seconds
             connection.set_progress_handler(lambda: time.monotonic() > ends, _CHECK_EVERY)
             cursor = connection.execute(statement, params)
             return QueryResult(tuple(column[0] for column in cursor.description or ()), cursor.fetchall())
     except (sqlite3.Error, sqlite3.Warning) as error:
+        if str(error) == "interrupted" and time.monotonic() <= ends:
+            raise KeyboardInterrupt from None  # it came while SQLite ran
         if str(error) == "interrupted":
             raise QueryRefused(f"the query took longer than {seconds:g} s and was stopped; give it a filter or a limit") from None
         if "not authorized" in str(error) or "readonly" in str(error):

@@ -398,4 +398,4 @@ class Tree:
     def _rows(self, statement: str, **values: Any) -> list[Any]:
         """The rows as the driver gives them: SQLAlchemy's would cost as much as the query."""
         result = self._connection.execute(text(statement), {"file": self.file, **values})
-        return result.cursor.fetchall() if result.cursor is not None else []
+        return list(result.cursor.fetchall()) if result.cursor is not None else []

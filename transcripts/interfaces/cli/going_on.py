@@ -38,7 +38,8 @@ def start_client(info: SessionInfo, fork: bool) -> NoReturn:
     os.chdir(info.cwd)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(program, [CLIENT, "--resume", info.id, *(["--fork-session"] if fork else [])])
+    arguments = [CLIENT, "--resume", info.id, *(["--fork-session"] if fork else [])]
+    os.execv(program, arguments)  # noqa: S606  no shell: the id is one argument, whatever stands in it
 
 
 def directories_here() -> list[str]:

@@ -1,0 +1,86 @@
+"""What all tests share: no test sees the user's own files, and a projects folder to write into."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from sqlalchemy import URL, Engine, create_engine
+
+from tests.builders import Home, Lab
+from transcripts.index import database
+
+settings.register_profile(
+    "tests",
+    deadline=None,  # no test fails for a slow machine
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    print_blob=True,
+)
+settings.load_profile("tests")
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for each test: neither the user's transcripts nor the user's database is ever touched."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("TRANSCRIPTS_DB", raising=False)
+    return home
+
+
+@pytest.fixture(autouse=True, scope="session")
+def compiled_once() -> Iterator[None]:
+    """All SQLite databases of a test run share their compiled statements: of a small import, compiling is most."""
+    first: list[Engine] = []
+
+    def sharing(url: URL, **options: Any) -> Engine:
+        engine = create_engine(url, **options)
+        if url.get_backend_name() == "sqlite":
+            first.append(engine) if not first else None
+            engine.dialect, engine._compiled_cache = first[0].dialect, first[0]._compiled_cache
+        return engine
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(database, "create_engine", sharing)
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A client's folder, empty, and a database that is made when it is first opened."""
+    return Home(tmp_path / "claude", tmp_path / "data" / "index.db")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Homes that each example of a property empties and uses again."""
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    yield lab
+    lab.close()
+
+
+@pytest.fixture
+def forbid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Make a file or folder unreadable, also for a superuser, whom no mode keeps out."""
+
+    def forbid(path: Path) -> None:
+        for name in ("open", "scandir", "listdir"):
+            monkeypatch.setattr(os, name, _refusing(getattr(os, name), str(path)))
+
+    return forbid
+
+
+def _refusing(call: Callable[..., Any], forbidden: str) -> Callable[..., Any]:
+    def refusing(path: Any, *args: Any, **kwargs: Any) -> Any:
+        if path == forbidden:
+            raise PermissionError(13, "Permission denied", path)
+        return call(path, *args, **kwargs)
+
+    return refusing
