@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,8 @@ class TestGoingOn:
         self, here: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         log = client(monkeypatch, tmp_path)
-        command = ["transcripts", "--db", str(here.db), "resume", SESSION, "--exec", "--fork"]
+        start = [sys.executable, "-c", "from transcripts.interfaces.cli import main; main()"]
+        command = [*start, "--db", str(here.db), "resume", SESSION, "--exec", "--fork"]
         assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
         assert log.read_text().splitlines() == [str(tmp_path / "shop"), f"--resume {SESSION} --fork-session"]
 
