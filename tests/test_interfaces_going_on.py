@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.builders import Home, Log, session_id, uuid
+from tests.shell import COMMAND
 from transcripts.interfaces.cli import cli
 
 SESSION = session_id(1)
@@ -77,8 +77,7 @@ class TestGoingOn:
         self, here: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         log = client(monkeypatch, tmp_path)
-        start = [sys.executable, "-c", "from transcripts.interfaces.cli import main; main()"]
-        command = [*start, "--db", str(here.db), "resume", SESSION, "--exec", "--fork"]
+        command = [*COMMAND, "--db", str(here.db), "resume", SESSION, "--exec", "--fork"]
         assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
         assert log.read_text().splitlines() == [str(tmp_path / "shop"), f"--resume {SESSION} --fork-session"]
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from tests.models import classic, current, trees
+from tests.models.lines import read_objects
 from tests.test_models import ALL, UNMAPPED, WITH_CLASSIC, WITH_SENT, Case, expected_part, name_of
 from transcripts import Chain, Index
 from transcripts.sessions import replay
@@ -59,6 +61,17 @@ def sent(chain: Chain) -> list[tuple[str, str | None, str]]:
         call = f" {part.call}" if part.kind in ("tool_use", "tool_result") else ""
         found.append((part.role, part.uuid, part.kind + call + (why.get(made_up, " interrupted") if made_up else "")))
     return found
+
+
+def repeated_at_the_head_of_a_glued_line(data: bytes) -> bool:
+    """Whether a uuid stands both on a line of its own and at the head of a glued one.
+
+    The one known difference: the table holds a uuid's last line, which the current rules read and the classic ones lose, and
+    not the one before it, which these would read instead.
+    """
+    alone = Counter(str(raw.get("uuid")) for _number, raw in read_objects(data, keep_glued=False))
+    every = Counter(str(raw.get("uuid")) for _number, raw in read_objects(data, keep_glued=True))
+    return any(uuid in alone and number > alone[uuid] for uuid, number in every.items())
 
 
 class TestRecordedCases:
@@ -108,6 +121,7 @@ class TestGeneratedTranscripts:
     @GENERATED
     @given(trees.wild_transcripts())
     def test_classic_equals_the_model_on_worse(self, resume: Resume, data: bytes) -> None:
+        assume(not repeated_at_the_head_of_a_glued_line(data))
         assert uuids(resume(data, rules="classic")) == (classic.resume(data) or [])
 
     @GENERATED
@@ -117,16 +131,18 @@ class TestGeneratedTranscripts:
 
     @GENERATED
     @given(trees.ordinary_transcripts())
-    def test_the_last_entries_are_the_end_of_the_whole_chain(self, resume: Resume, data: bytes) -> None:
+    def test_the_last_entries_are_the_end_of_the_whole_chain(self, resume: Resume, index: Index, data: bytes) -> None:
         whole = resume(data)
         for last in (0, 1, 3, 1000):
-            assert uuids(resume(data, last=last)) == (uuids(whole)[-last:] if last else [])
+            chain = index.resume(whole.path, last=last)
+            assert uuids(chain) == (uuids(whole)[-last:] if last else [])
 
     @GENERATED
     @given(trees.wild_transcripts())
-    def test_the_messages_are_always_valid_for_the_api(self, resume: Resume, data: bytes) -> None:
+    def test_the_messages_are_always_valid_for_the_api(self, resume: Resume, index: Index, data: bytes) -> None:
+        path = resume(data).path
         for rules in ("current", "classic"):
-            chain = resume(data, rules=rules)
+            chain = index.resume(path, rules=rules)
             check_valid(chain.messages())
             check_valid(chain.messages(system_as_user=True))
             assert all(message["role"] != "system" for message in chain.messages(system_as_user=True))

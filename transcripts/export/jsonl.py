@@ -16,6 +16,7 @@ from typing import Protocol
 from sqlalchemy import Connection, select
 
 from transcripts.errors import FileExists, InvalidRequest
+from transcripts.files.private import make_folders
 from transcripts.files.reader import blocks
 from transcripts.files.reader import lines as split_lines
 from transcripts.index.archive import Archive
@@ -39,12 +40,12 @@ def write_bytes(connection: Connection, file: int, out: SupportsWrite) -> int:
 
 
 def write_file(connection: Connection, file: int, path: str) -> int:
-    """Write the kept bytes of a file to a new one; how many. Raises FileExists."""
+    """Write the kept bytes of a file to a new one; how many. Raises FileExists, and InvalidRequest where it cannot be written."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.lexists(path):
         raise FileExists(path)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
     try:
+        make_folders(folder)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".transcripts-", delete=False) as out:  # mode 0600
             try:
                 size = write_bytes(connection, file, out)
@@ -53,10 +54,10 @@ def write_file(connection: Connection, file: int, path: str) -> int:
                 os.link(out.name, path)  # unlike a rename, it fails where something stands by now
             finally:
                 os.unlink(out.name)
-    except FileExistsError:
-        raise FileExists(path) from None
     except OSError as error:
-        raise InvalidRequest(f"{path} cannot be written ({error.strerror})") from None
+        if os.path.lexists(path):
+            raise FileExists(path) from None
+        raise InvalidRequest(f"{path} cannot be written ({error.strerror}); name another place") from None
     return size
 
 

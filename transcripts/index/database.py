@@ -2,8 +2,8 @@
 
 Invariants:
 - A SQLite database and all that belongs to it is readable by its owner alone, from the first byte on.
-- One writer at a time: every write transaction first takes the lock file beside the database. It is waited for; when the
-  wait is over DatabaseBusy is raised and nothing has been written. Readers are never blocked.
+- One writer at a time: every write transaction first takes the lock file beside the database (on PostgreSQL: a lock in it).
+  It is waited for; when the wait is over DatabaseBusy is raised and nothing has been written. Readers are never blocked.
 - A database of an older release is upgraded when it is opened, one of a newer release is refused and left untouched.
 """
 
@@ -23,6 +23,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, m
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 
 from transcripts.errors import DatabaseBusy, DatabaseTooNew, DatabaseUnusable
+from transcripts.files.private import make_folders
 
 REVISION = "0001"
 """The newest migration that this release knows."""
@@ -30,6 +31,7 @@ REVISION = "0001"
 APPLICATION_ID = 0x7472_6E73  # "trns": lets `file` and others tell our databases from those of other programs
 LOCK_TIMEOUT = 60.0  # seconds
 _patience: ContextVar[float] = ContextVar("patience")
+_LOCK_NOT_AVAILABLE = "55P03"  # what PostgreSQL says when a lock was waited for in vain
 _BUSY_TIMEOUT = 10_000  # milliseconds that SQLite itself waits, for writers that do not know our lock file
 
 SearchText = Callable[[int, int], str | None]
@@ -60,6 +62,9 @@ class Database:
         except (DatabaseError, sqlite3.DatabaseError) as error:
             self.close()
             raise DatabaseUnusable(f"{self.path} cannot be used as a database ({_cause(error)})") from error
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close all connections."""
@@ -78,6 +83,8 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """A connection in one read transaction: all its queries see the same moment."""
         with self.engine.connect() as connection:
+            if not self.is_sqlite:
+                connection.execution_options(isolation_level="REPEATABLE READ")
             try:
                 yield connection
             except OperationalError as error:
@@ -96,6 +103,8 @@ class Database:
                 connection.connection.cursor().execute(f"PRAGMA busy_timeout = {waits}")
             try:
                 with connection.begin():
+                    if not self.is_sqlite:
+                        take_turn(connection, patience)
                     yield connection
             except OperationalError as error:
                 raise self._translated(error, patience) from error
@@ -119,6 +128,8 @@ class Database:
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return DatabaseBusy(self.path, min(patience, _BUSY_TIMEOUT / 1000))
+        if getattr(cause, "sqlstate", "") == _LOCK_NOT_AVAILABLE:
+            return DatabaseBusy(self.path, patience)
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             return DatabaseUnusable(f"{self.path} cannot be written or read ({cause})")
         return error
@@ -176,6 +187,13 @@ class Database:
             return _are_foreign(inspect(connection).get_table_names())
 
 
+def take_turn(connection: Connection, seconds: float) -> None:
+    """On PostgreSQL: wait for other writers until the transaction ends, as the lock file does beside a SQLite database."""
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}")
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})")
+    connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+
+
 def _url(url: str | os.PathLike[str]) -> URL:
     text = os.fspath(url)
     if "://" in text:
@@ -215,7 +233,7 @@ def _are_foreign(tables: list[str]) -> bool:
 def _make_private(path: str) -> None:
     """Create the database's folder and file closed to others; the files SQLite puts beside it take its mode."""
     try:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        make_folders(os.path.dirname(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:

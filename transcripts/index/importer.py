@@ -155,6 +155,9 @@ class _Import:
     def _write(self, connection: Connection, some: list[Block], is_last: bool, stands: bool) -> None:
         file, path = self._row.id, self._row.path
         before, kept_before = self._imported, self._kept
+        reached = connection.execute(select(files.c.imported_size, files.c.kept_size).where(files.c.id == file)).one()
+        if reached != (before, kept_before):
+            raise Overtaken
         rows = Rows()
         if self._row.kind == "side":
             self._imported = some[-1].offset + len(some[-1].data) if some else self._kept

@@ -10,6 +10,7 @@ Invariants:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 from zlib import crc32
 
@@ -37,6 +38,7 @@ _TARGETS = (
     "prompt",
 )
 _TARGET_LIMIT = 1000
+_PLACE_LIMIT = 600  # of a path or an address that is part of a key
 _PROMPT_LIMIT = 2000
 _MACHINE_TEXT = (
     "<local-command-", "<command-", "<bash-", "<session-start-hook>", "<user-prompt-submit-hook>", "<system-reminder>",
@@ -151,11 +153,11 @@ class Rows:
     def add(self, entry: int, line: int, found: Entry, data: bytes) -> None:
         """A record; `data` are its bytes."""
         record = found.value
-        kind = text(record.get("type"))
+        kind = short(record.get("type"))
         timestamp = millis(record.get("timestamp"))
         crc = crc32(data)
         self.entries.append((entry, line, found.offset, found.length, kind, timestamp, found.standing, crc))
-        self.session_id = self.session_id or text(record.get("sessionId"))
+        self.session_id = self.session_id or short(record.get("sessionId"))
         if fault := _odd_shape(record, kind):
             self.problems.append(Problem("", fault, found.offset, found.length, excerpt(data)))
         if kind in CHAIN_TYPES or "parentUuid" in record:
@@ -167,7 +169,7 @@ class Rows:
 
     def _add_chain_line(self, entry: int, found: Entry, kind: str, timestamp: int | None, crc: int) -> None:
         record = found.value
-        uuid = text(record.get("uuid"))
+        uuid = short(record.get("uuid"))
         self.cwd = self.cwd or text(record.get("cwd"))
         self.git_branch = text(record.get("gitBranch")) or self.git_branch
         self.version = text(record.get("version")) or self.version
@@ -183,7 +185,7 @@ class Rows:
         spoken = kind in ("user", "assistant")
         message = Message(
             entry=entry, offset=found.offset, length=found.length, crc=crc, uuid=uuid, parent_uuid=_parent(record),
-            source_uuid=text(record.get("sourceToolAssistantUUID")), type=kind, subtype=text(record.get("subtype")),
+            source_uuid=short(record.get("sourceToolAssistantUUID")), type=kind, subtype=text(record.get("subtype")),
             timestamp=timestamp, message_id=None, request_id=None, model=None, agent_id=text(record.get("agentId")),
             is_meta=record.get("isMeta") is True, is_sidechain=record.get("isSidechain") is True, is_prompt=False,
             is_mapped=found.standing != SALVAGED and (not spoken or isinstance(body, dict)), is_glued=found.standing == GLUED,
@@ -205,10 +207,10 @@ class Rows:
         if message.type == "assistant":
             message.thinking_only = bool(kinds) and all(kind in ("thinking", "redacted_thinking") for kind in kinds)
             message.blank = _is_blank(content, found)
-            message.message_id = text(body.get("id")) or None
+            message.message_id = short(body.get("id")) or None
             message.call_ids = _ids(found, "tool_use", "id")
-            message.request_id = text(record.get("requestId"))
-            message.model = text(body.get("model"))
+            message.request_id = short(record.get("requestId"))
+            message.model = short(body.get("model"))
             self._add_usage(message, record, body)
         else:
             message.result_ids = _ids(found, "tool_result", "tool_use_id")
@@ -219,10 +221,10 @@ class Rows:
         echo = record.get("toolUseResult")
         agent = text(echo.get("agentId")) if isinstance(echo, dict) and kinds.count("tool_result") == 1 else None
         for block, kind in zip(found, kinds, strict=True):
-            if kind == "tool_use" and (key := text(block.get("id"))):
-                call = Call(key, text(block.get("name")), _target(block), message.entry, message.uuid, message.timestamp)
+            if kind == "tool_use" and (key := short(block.get("id"))):
+                call = Call(key, short(block.get("name")), _target(block), message.entry, message.uuid, message.timestamp)
                 self.calls[key] = call
-            elif kind == "tool_result" and (key := text(block.get("tool_use_id"))):
+            elif kind == "tool_result" and (key := short(block.get("tool_use_id"))):
                 failed = block.get("is_error") is True
                 self.results.setdefault(key, Result(key, message.entry, message.uuid, message.timestamp, failed, agent))
 
@@ -232,7 +234,7 @@ class Rows:
             return
         key = (message.message_id or message.uuid, message.request_id or "")
         origin = record.get("forkedFrom")
-        first = text(origin.get("messageUuid")) if isinstance(origin, dict) else None
+        first = short(origin.get("messageUuid")) if isinstance(origin, dict) else None
         split = tokens.get("cache_creation")
         written = split if isinstance(split, dict) else {}
         hourly = _count(written.get("ephemeral_1h_input_tokens"))
@@ -271,26 +273,34 @@ class Rows:
         if kind == "summary":
             summary = text(record.get("summary"))
             if summary:
-                self.summaries.append((entry, found.offset, text(record.get("leafUuid")), summary))
+                self.summaries.append((entry, found.offset, short(record.get("leafUuid")), summary))
         elif kind in TITLE_FIELDS:
             self.titles[kind] = (entry, text(record.get(TITLE_FIELDS[kind])) or "")
         elif kind == "tag":
             self.tag = (entry, text(record.get("tag")) or "")
         elif kind == "last-prompt":
             self.last_prompt = text(record.get("lastPrompt")) or self.last_prompt
-            leaf = text(record.get("leafUuid"))
+            leaf = short(record.get("leafUuid"))
             if leaf and found.standing != SALVAGED:  # the client does not see it there
                 self.pointer = (entry, found.offset, leaf, record.get("explicit") is True)
         elif kind in SNAPSHOT_TYPES:
-            owner = text(record.get("messageId")) or text(record.get("uuid")) or ""
-            self.snapshots[kind, owner, text(record.get("trackingPath")) or ""] = entry
+            owner = short(record.get("messageId")) or short(record.get("uuid")) or ""
+            self.snapshots[kind, owner, short(record.get("trackingPath"), _PLACE_LIMIT) or ""] = entry
         elif kind not in _LOG_TYPES:
-            self.events[kind, text(record.get(_LINK_KEYS.get(kind, ""))) or ""] = entry
+            self.events[kind, short(record.get(_LINK_KEYS.get(kind, "")), _PLACE_LIMIT) or ""] = entry
 
 
 def text(value: object) -> str | None:
     """A string that a column takes, or None for what is no string."""
     return clean(value) if isinstance(value, str) else None
+
+
+def short(value: object, limit: int = 200) -> str | None:
+    """A uuid, an id, a type: a text that an index takes. No real one is longer; what is, ends with its digest."""
+    found = text(value)
+    if found is None or len(found) <= limit:
+        return found
+    return found[: limit - 40] + blake2b(found.encode(), digest_size=20).hexdigest()
 
 
 def prompt_of(record: dict[str, Any]) -> str | None:
@@ -334,12 +344,12 @@ def _is_blank(content: object, found: list[dict[str, Any]]) -> bool:
 def _parent(record: dict[str, Any]) -> str | None:
     """The parentUuid: None when it is null, absent or empty; a value that is no string names a line that is not there."""
     parent = record.get("parentUuid")
-    return text(parent) or None if parent is None or isinstance(parent, str) else str(parent)[:40]
+    return short(parent) or None if parent is None or isinstance(parent, str) else str(parent)[:40]
 
 
 def _ids(found: list[dict[str, Any]], kind: str, key: str) -> str | None:
     """The ids of the blocks of a kind as a JSON list, '' for one that has none; None when there is no such block."""
-    ids = [text(block.get(key)) or "" for block in found if block.get("type") == kind]
+    ids = [short(block.get(key)) or "" for block in found if block.get("type") == kind]
     return _dumped(ids) if ids else None
 
 

@@ -121,8 +121,10 @@ def _rows(connection: Connection, source: str, scans: list[Scan], found: dict[st
     wanted = select(files).where(files.c.source == source).order_by(files.c.path, files.c.version)
     if len(found) <= _FEW:
         below: list[ColumnElement[bool]] = [files.c.path.in_([*found, *(one.root for one in scans)])]
-        # a range, so that the index on (source, path) is used: "/" + 1 is "0"
-        below += [(files.c.path > one.root + "/") & (files.c.path < one.root + "0") for one in scans]
+        if connection.dialect.name == "sqlite":  # a range, so that the index on (source, path) is used: "/" + 1 is "0"
+            below += [(files.c.path > one.root + "/") & (files.c.path < one.root + "0") for one in scans]
+        else:  # where most orders of text pass over the slashes
+            below += [files.c.path.startswith(one.root + "/", autoescape=True) for one in scans]
         wanted = wanted.where(or_(*below))
     return [
         row for row in connection.execute(wanted) if row.path in found or any(_lies_below(row.path, one.root) for one in scans)

@@ -13,11 +13,15 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine
 
+from transcripts.index.database import LOCK_TIMEOUT, take_turn
+
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
     """Run the missing migrations, all or none of them. The caller holds the lock."""
     config = _config()
     with engine.connect().execution_options(immediate=True) as connection, connection.begin():
+        if connection.dialect.name == "postgresql":
+            take_turn(connection, LOCK_TIMEOUT)
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
 

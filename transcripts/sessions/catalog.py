@@ -174,13 +174,14 @@ def _found(connection: Connection, name: str) -> tuple[Row[Any], tuple[str, ...]
         if rows := one.all():
             return rows[0], ()
         raise NotFound("there is no session with a message yet; import some with: transcripts sync")
+    for condition in (sessions.c.session_id == name, sessions.c.title == name):
+        if name and (rows := connection.execute(_candidates().where(condition)).all()):
+            return _chosen(name, rows)
     if os.sep in name or name.endswith(".jsonl"):
         return _by_path(connection, name), ()
     prefix = sessions.c.session_id.startswith(name, autoescape=True)
-    for condition in (sessions.c.session_id == name, sessions.c.title == name, prefix):
-        rows = connection.execute(_candidates().where(condition)).all() if name else []
-        if rows:
-            return _chosen(name, rows)
+    if name and (rows := connection.execute(_candidates().where(prefix)).all()):
+        return _chosen(name, rows)
     raise NotFound(f"no session is called {name!r}; see: transcripts list")
 
 

@@ -2,6 +2,9 @@
 
 Order: lines and bridge, preserved segment, snips, leaf, walk, recovery; the drops are here too, since they differ from those
 of the current rules. A line with more behind it is lost whole; a repeated uuid keeps its first position; a gap is not bridged.
+
+One difference is known: of a uuid that stands on a line of its own and again at the head of a line with more behind it, the
+older client took the first; here it is lost, since the database holds the last line of a uuid.
 """
 
 from __future__ import annotations
