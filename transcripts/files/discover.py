@@ -22,6 +22,7 @@ from transcripts.errors import Problem
 Kind = Literal["main", "agent", "side"]
 
 SUBAGENTS = "subagents"
+_LAST_TIME = 2**63 - 1
 _JOURNAL = "journal.jsonl"  # the event log of a workflow run: kept, but no transcript
 
 
@@ -82,7 +83,7 @@ def scan(path: str | os.PathLike[str]) -> Scan:
         return inner if inner.root != root else found
     if _is_session(root) or os.path.isfile(f"{root}.jsonl"):
         project, session = root.split(os.sep)[-2:]
-        _scan_session(found, project, session, root, "")
+        _scan_session(found, project, session, root)
         return found
     for folder in [root] if _is_project(root, names) else _folders(root, names):
         _scan_project(found, folder)
@@ -123,7 +124,13 @@ def _below_session(project: str, session: str, name: str) -> tuple[Kind, str, st
 
 
 def _file(path: str, placed: tuple[Kind, str, str | None, str | None, str], status: os.stat_result) -> TranscriptFile:
-    return TranscriptFile(path, *placed, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino)
+    return seen_again(TranscriptFile(path, *placed, 0, 0, 0, 0, 0), status)
+
+
+def seen_again(file: TranscriptFile, status: os.stat_result) -> TranscriptFile:
+    """The file as another look at it tells it. Times that no database takes, centuries ahead, are the last that it does."""
+    mtime, ctime = min(status.st_mtime_ns, _LAST_TIME), min(status.st_ctime_ns, _LAST_TIME)
+    return file._replace(size=status.st_size, mtime_ns=mtime, ctime_ns=ctime, device=status.st_dev, inode=status.st_ino)
 
 
 def _real(path: str | os.PathLike[str]) -> str:
@@ -178,31 +185,34 @@ def _scan_project(found: Scan, project: str) -> None:
                 if stat.S_ISREG(status.st_mode):
                     found.files.append(_file(entry.path, _in_project(key, entry.name), status))
             elif entry.is_dir(follow_symlinks=False) and (f"{entry.name}.jsonl" in names or _is_session(entry.path)):
-                _scan_session(found, key, entry.name, entry.path, "")
+                _scan_session(found, key, entry.name, entry.path)
         except OSError as error:
             _vanished_or_failed(found, entry.path, error)
 
 
-def _scan_session(found: Scan, project_key: str, session: str, folder: str, below: str) -> None:
+def _scan_session(found: Scan, project_key: str, session: str, folder: str) -> None:
     """All files of a session's folder: sub-agents' transcripts and everything else the client would delete with it."""
-    try:
-        entries = list(os.scandir(folder))
-    except OSError as error:
-        _failed(found, folder, error)
-        return
-    for entry in entries:
-        name = f"{below}{entry.name}"
+    pending = [(folder, "")]
+    while pending:
+        path, below = pending.pop()
         try:
-            if not _storable(found, entry.path):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                _scan_session(found, project_key, session, entry.path, f"{name}/")
-                continue
-            status = entry.stat()
-            if stat.S_ISREG(status.st_mode):
-                found.files.append(_file(entry.path, _below_session(project_key, session, name), status))
+            entries = list(os.scandir(path))
         except OSError as error:
-            _vanished_or_failed(found, entry.path, error)
+            _failed(found, path, error)
+            continue
+        for entry in entries:
+            name = f"{below}{entry.name}"
+            try:
+                if not _storable(found, entry.path):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append((entry.path, f"{name}/"))
+                    continue
+                status = entry.stat()
+                if stat.S_ISREG(status.st_mode):
+                    found.files.append(_file(entry.path, _below_session(project_key, session, name), status))
+            except OSError as error:
+                _vanished_or_failed(found, entry.path, error)
 
 
 def _storable(found: Scan, path: str) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, select
 from sqlalchemy.exc import DatabaseError
 
+from transcripts.errors import ChunkDamaged
 from transcripts.files.entry import load
 from transcripts.index.archive import Archive
 from transcripts.index.database import Database, SearchText
@@ -33,6 +34,7 @@ _VOCABULARY = {  # each word of each row, and the sizes of rows: as found, and a
     "words": ("temp.words_found", "temp.words_truth"),
     "sizes": ("main.search_docsize", "temp.search_truth_docsize"),
 }
+_UNREADABLE: Texts = (None, None, None, None, None)
 _MARK = "search_mark"
 _VERSION = "search_text_version"
 
@@ -81,10 +83,16 @@ def drain(database: Database, limit: int | None = None, progress: Callable[[Prog
 
 
 def remove(connection: Connection, wanted: ColumnElement[bool]) -> None:
-    """Take the entries that meet a condition out of the index. Their rows and bytes must still be there."""
+    """Take the entries that meet a condition out of the index. Their rows and bytes must still be there.
+
+    Where kept bytes cannot be read, so that no one knows the words, the index is emptied, to be filled again.
+    """
     if connection.dialect.name != "sqlite":
         return
     for key, found in _documents(connection, wanted & (entries.c.id <= mark(connection))):
+        if found is None:
+            reset(connection)
+            return
         connection.exec_driver_sql(
             f"INSERT INTO search (search, rowid, {_COLUMNS}) VALUES ('delete', ?, ?, ?, ?, ?, ?)", (key, *found)
         )
@@ -153,7 +161,7 @@ class _Texts:
             ).one()
             if self._archive is None or self._archive[0] != row.file:
                 self._archive = (row.file, Archive(self._connection, row.file))
-            self._last = (entry, texts(load(self._archive[1].read_at(row.offset, row.length))))
+            self._last = (entry, _texts_at(self._archive[1], row.offset, row.length) or _UNREADABLE)
         return self._last[1][column]
 
 
@@ -175,13 +183,14 @@ def _step(connection: Connection, limit: int) -> tuple[int, int]:
     documents = _documents(connection, (entries.c.id > start) & (entries.c.id <= last))
     driver: Any = connection.connection.driver_connection  # its executemany takes the documents one by one
     driver.executemany(
-        f"INSERT INTO search (rowid, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", ((key, *found) for key, found in documents)
+        f"INSERT INTO search (rowid, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+        ((key, *(found or _UNREADABLE)) for key, found in documents),
     )
     _set(connection, _MARK, str(last))
     return int(count), int(size)
 
 
-def _documents(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[tuple[int, Texts]]:
+def _documents(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[tuple[int, Texts | None]]:
     """The key and texts of searched entries, read in one ordered pass over their files' bytes."""
     rows = connection.execute(
         select(entries.c.id, entries.c.file, entries.c.offset, entries.c.length)
@@ -192,7 +201,15 @@ def _documents(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[
     for key, file, offset, length in rows:
         if archive is None or archive[0] != file:
             archive = (file, Archive(connection, file))
-        yield key, texts(load(archive[1].read_at(offset, length)))
+        yield key, _texts_at(archive[1], offset, length)
+
+
+def _texts_at(archive: Archive, offset: int, length: int) -> Texts | None:
+    """The texts of the record at a place; None where its bytes cannot be read."""
+    try:
+        return texts(load(archive.read_at(offset, length)))
+    except ChunkDamaged:
+        return None
 
 
 def _set(connection: Connection, key: str, value: str) -> None:

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 
-from transcripts.files.discover import TranscriptFile
+from transcripts.files.discover import TranscriptFile, seen_again
 from transcripts.files.entry import Entry, parse
 from transcripts.files.reader import Block, Line, ReadAt, blocks, lines
 from transcripts.index import archive, derive, fulltext, versions
@@ -40,11 +40,7 @@ def import_file(database: Database, source: str, found: TranscriptFile, report: 
     """Bring the rows of one file up to date with what stands on disk. Raises OSError when it cannot be read."""
     descriptor = os.open(found.path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        status = os.fstat(descriptor)
-        seen = found._replace(
-            size=status.st_size, mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns,
-            device=status.st_dev, inode=status.st_ino,
-        )  # fmt: skip
+        seen = seen_again(found, os.fstat(descriptor))
         disk = Disk(seen, lambda offset, length: _pread(descriptor, offset, length))
 
         def bring_up() -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
 
-from transcripts.errors import Problem
+from transcripts.errors import ChunkDamaged, Problem
 from transcripts.files.discover import Scan, TranscriptFile, scan
 from transcripts.index import archive, fulltext
 from transcripts.index.aggregate import named_sessions, responses_of, update_responses, update_session
@@ -60,7 +60,10 @@ def sync(
     advance = Meter(progress, sum(found.size for found in todo) + sum(row.kept_size for row in plan.outdated))
     for row in plan.outdated:
         advance.path = row.path
-        derive_file(database, row.id, report, advance)
+        try:
+            derive_file(database, row.id, report, advance)
+        except ChunkDamaged as error:
+            report.problems.append(Problem(row.path, str(error)))
     for found in todo:
         advance.path = found.path
         try:

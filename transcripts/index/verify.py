@@ -36,6 +36,8 @@ from transcripts.index.schema import (
 )
 from transcripts.index.versions import edges
 
+_NAMED = 200  # records that a damaged search index is told by; the others are counted
+
 
 def damage(database: Database, progress: Callable[[Progress], None] | None = None) -> list[Problem]:
     """What the database says otherwise than its kept bytes; empty means good. Cost: that of a rebuild."""
@@ -117,7 +119,10 @@ def rebuild(database: Database, progress: Callable[[Progress], None] | None = No
     meter = Meter(progress, sum(row.kept_size for row in rows))
     for row in rows:
         meter.path = row.path
-        derive_file(database, row.id, report, meter)
+        try:
+            derive_file(database, row.id, report, meter)
+        except ChunkDamaged as error:
+            report.problems.append(Problem(row.path, str(error)))
     if database.is_sqlite:
         report.indexed = fulltext.drain(database, progress=progress)
     return report
@@ -158,14 +163,19 @@ def _damaged_search(database: Database) -> list[Problem]:
         return []
     with database.write() as connection:
         keys = fulltext.compare(connection)
+    named = keys[:_NAMED]
     with database.read() as connection:
         places = {
             key: (path, offset, length)
             for key, path, offset, length in connection.execute(
                 select(entries.c.id, files.c.path, entries.c.offset, entries.c.length)
                 .join(files, files.c.id == entries.c.file)
-                .where(entries.c.id.in_(keys))
+                .where(entries.c.id.in_(named))
             )
         }
     fault = "search: the index disagrees with the text"
-    return [Problem(places[key][0], fault, *places[key][1:]) if key in places else Problem(database.path, fault) for key in keys]
+    found = [
+        Problem(places[key][0], fault, *places[key][1:]) if key in places else Problem(database.path, fault) for key in named
+    ]
+    more = len(keys) - len(named)
+    return [*found, Problem(database.path, f"{fault} of {more} more records")] if more else found

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import orjson
 from sqlalchemy import Connection
 
+from transcripts.files.entry import load
+from transcripts.sessions.bodies import records
 from transcripts.sessions.drops import Answered
 from transcripts.sessions.tree import Node, Tree, View, Way
 
@@ -39,7 +42,7 @@ def find(connection: Connection, file: int, level: View, leaf: str | None = None
     if root.parent is not None and not way.is_cut:
         met = any(node.key == root.parent for node in way.lines)
         way.joins.append((root, None, "a circle" if met else "a parent that is not there"))
-    way.lines, way.recovered = _recovered(tree, way.lines)
+    way.lines, way.recovered = _recovered(connection, tree, way.lines)
     way.preserved = preserved
     return way
 
@@ -154,12 +157,14 @@ def _nearest_left(removed: dict[int, int | None], key: int) -> int | None:
 # -- recovery ----------------------------------------------------------------------------------------------------
 
 
-def _recovered(tree: Tree, chain: list[Node]) -> tuple[list[Node], set[int]]:
+def _recovered(connection: Connection, tree: Tree, chain: list[Node]) -> tuple[list[Node], set[int]]:
     """Behind the last line of each message.id on the chain: the id's other lines, then the results that hang on its lines."""
     last = {node.message_id: node.key for node in chain if node.type == "assistant" and node.message_id is not None}
     if not last:
         return chain, set()
-    beside = sorted(tree.beside(chain), key=lambda node: (node.timestamp or 0, node.first_offset))
+    found = tree.beside(chain)
+    written = _written_times(connection, tree.file, found)
+    beside = sorted(found, key=lambda node: (written[node.key], node.first_offset))
     siblings: defaultdict[str | None, list[Node]] = defaultdict(list)
     results: defaultdict[str | None, list[Node]] = defaultdict(list)
     reply_of = {node.key: node.message_id for node in chain if node.type == "assistant" and node.message_id is not None}
@@ -172,4 +177,20 @@ def _recovered(tree: Tree, chain: list[Node]) -> tuple[list[Node], set[int]]:
             results[reply_of[node.parent]].append(node)
     behind = {key: siblings[message_id] + results[message_id] for message_id, key in last.items()}
     whole = [each for node in chain for each in (node, *behind.get(node.key, ()))]
-    return whole, {node.key for found in behind.values() for node in found}
+    return whole, {node.key for lines in behind.values() for node in lines}
+
+
+def _written_times(connection: Connection, file: int, nodes: list[Node]) -> dict[int, str]:
+    """The timestamps as texts, which is how the older client compared them: also those that are no times."""
+    texts = {node.key: _iso(node.timestamp) for node in nodes if node.timestamp is not None}
+    odd = [node for node in nodes if node.timestamp is None]
+    bodies = records(connection, file, [(node.offset, node.length, node.crc) for node in odd])
+    for node, data in zip(odd, bodies, strict=True):
+        written = load(data).get("timestamp")
+        texts[node.key] = written if isinstance(written, str) else ""
+    return texts
+
+
+def _iso(milliseconds: int) -> str:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,166 @@
+"""The texts of records, and the index that trails them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import Home, Json, Log, call, count, database_of, differing, result, rows, session_id, text
+from tests.soup import records
+from transcripts.index import fulltext
+from transcripts.index.text import TEXT_LIMIT, Texts, texts
+
+
+def user(content: object) -> Texts:
+    return texts({"type": "user", "message": {"role": "user", "content": content}})
+
+
+def assistant(*blocks: Json) -> Texts:
+    return texts({"type": "assistant", "message": {"role": "assistant", "content": list(blocks)}})
+
+
+class TestTexts:
+    """prompt, reply, thinking, tool, result."""
+
+    def test_each_kind_of_content_has_its_column(self) -> None:
+        assert user("why?") == ("why?", None, None, None, None)
+        assert user([text("why?"), result("t", "a list")]) == ("why?", None, None, None, "a list")
+        assert user([result("t", [text("one"), {"type": "image", "source": {}}, text("two")])])[4] == "one\ntwo"
+        tool = call("t", "Bash", command="ls", deep=[{"a": "b"}])
+        assert assistant({"type": "thinking", "thinking": "hm"}, text("so"), tool) == (None, "so", "hm", "Bash\nls\nb", None)
+        assert texts({"type": "summary", "summary": "About"})[0] == "About"
+        assert texts({"type": "system", "content": "Ran a hook"})[4] == "Ran a hook"
+
+    @pytest.mark.parametrize("kind", ["attachment", "progress", "file-history-snapshot", "api-request-blob", "queue-operation"])
+    def test_machine_noise_has_none(self, kind: str) -> None:
+        assert texts({"type": kind, "message": {"content": "noise"}, "content": "noise", "attachment": {"content": "noise"}}) == (
+            (None,) * 5
+        )
+
+    def test_the_echo_of_a_result_beside_it_is_not_searched(self) -> None:
+        record = {"type": "user", "message": {"content": [result("t", "once")]}, "toolUseResult": {"stdout": "again"}}
+        assert texts(record)[4] == "once"
+
+    def test_base64_is_left_out_and_long_words_are_not(self) -> None:
+        assert user("see " + "QUJD" * 300 + "== here")[0] == "see   here"
+        assert user("see " + "QUJD" * 100)[0] == "see " + "QUJD" * 100
+
+    def test_a_column_is_cut_at_its_limit(self) -> None:
+        assert len(user("word " * TEXT_LIMIT)[0] or "") == TEXT_LIMIT
+        assert len(user([text("a" * 50_000), text("b " * 50_000)])[0] or "") <= TEXT_LIMIT + 1
+
+    def test_no_column_holds_what_no_database_takes(self) -> None:
+        assert user("a\x00b\ud83dc")[0] == "a\ufffdb\ufffdc"
+
+    @given(records(session_id(1)))
+    def test_no_record_raises_and_the_same_record_gives_the_same_texts(self, record: Json) -> None:
+        found = texts(record)
+        assert found == texts(record)
+        for column in found:
+            assert column is None or column.encode()
+
+    @given(
+        st.recursive(
+            st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+        )
+    )
+    def test_no_content_of_any_shape_raises(self, content: Any) -> None:
+        for record in ({"message": content}, {"message": {"content": content}}, {"content": content, "summary": content}):
+            for kind in ("user", "assistant", "system", "summary"):
+                texts({"type": kind, **record})
+
+
+def found(home: Home, words: str) -> list[str]:
+    """The types of the records that match, in order."""
+    query = "SELECT type FROM search JOIN entries e ON e.id = search.rowid WHERE search MATCH ? ORDER BY offset"
+    with home.open() as index:
+        return [kind for (kind,) in rows(index, query, words)]
+
+
+class TestIndex:
+    def test_what_was_imported_is_found_in_its_column(self, home: Home) -> None:
+        log = Log()
+        log.user("alpha question")
+        log.assistant("alpha answer")
+        log.summary("alpha talk", leaf="x")
+        home.write(log)
+        home.sync()
+        assert found(home, "alpha") == ["user", "assistant", "summary"]
+        assert found(home, "reply: alpha") == ["assistant"]
+        assert found(home, "prompt: alpha") == ["user", "summary"]
+
+    def test_a_salvaged_record_is_found(self, home: Home) -> None:
+        one, other = Log(), Log(first=50)
+        one.user("first")
+        other.user("second heron")
+        home.write(one.lines[0] + other.lines[0] + b"\n" + one.lines[0][:50] + other.lines[0].replace(b"heron", b"kettle"))
+        home.sync()
+        assert found(home, "heron") == found(home, "kettle") == ["user"]
+
+    def test_an_unfinished_record_is_found_once_before_and_after_it_is_finished(self, home: Home) -> None:
+        data = Log().turns(1).data
+        for end in (data[:-1], data, data + Log(first=50).turns(1).data):
+            home.write(end)
+            home.sync()
+            assert found(home, "reply: word") == ["assistant"] * (end.count(b"tell"))
+
+    def test_indexing_goes_on_where_it_stopped(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        home.write(Log().turns(50))
+        monkeypatch.setattr(fulltext, "drain", lambda *_args, **_options: 0)
+        home.sync()
+        monkeypatch.undo()
+        with home.open() as index:
+            database = database_of(index)
+            assert found(home, "word") == []
+            assert fulltext.drain(database, limit=30) == 30
+            with database.read() as connection:
+                assert fulltext.pending(connection) == 70
+            with database.write() as connection:
+                assert fulltext.compare(connection) == []
+            assert index.sync([home.projects]).indexed == 70
+            assert len(found(home, "word")) == 100
+
+    def test_texts_made_by_other_rules_are_indexed_again(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        home.write(Log().turns(2))
+        home.sync()
+        monkeypatch.setattr(fulltext, "TEXT_VERSION", 999)
+        monkeypatch.setattr(fulltext, "texts", lambda record: ("heron", None, None, None, None))
+        with home.open() as index:
+            assert index.sync([home.projects]).indexed == 4
+            assert len(found(home, "heron")) == 4
+            assert found(home, "word") == []
+            assert index.sync([home.projects]).indexed == 0
+
+    def test_a_key_is_never_given_out_again_while_the_index_knows_it(self, home: Home) -> None:
+        """The record of a rewritten file that nothing else stands behind leaves the index with its own words."""
+        for number in range(4):
+            log = Log(first=number * 10 + 1)
+            log.user(f"only {number} heron")
+            home.write(log)
+            home.sync()
+        with home.open() as index:
+            assert index.damage() == []
+            assert count(index, "entries") == 4  # no later version has them
+        assert [found(home, f"only AND {number}") for number in range(4)] == [["user"]] * 4
+
+    def test_an_index_that_was_emptied_is_filled_again_by_the_next_sync(self, home: Home) -> None:
+        home.write(Log().turns(3))
+        home.sync()
+        before = home.state()
+        with home.open() as index:
+            with database_of(index).write() as connection:
+                fulltext.reset(connection)
+            assert index.sync([home.projects]).indexed == 6
+        assert differing(home.state(), before) == []
+
+    def test_the_text_of_a_record_can_be_asked_for_in_sql(self, home: Home) -> None:
+        home.write(Log().turns(1))
+        home.sync()
+        with home.open() as index:
+            assert rows(index, "SELECT prompt, reply FROM search_source ORDER BY id") == [
+                ("word 1 ask 0", None),
+                (None, "word 2 tell 0"),
+            ]

