@@ -57,7 +57,9 @@ class TestStoppedAnywhere:
             killed.sync()
             assert differing(killed.state(), whole.state()) == []
 
-    def test_an_import_stopped_after_any_commit_and_run_again_ends_in_the_content_of_one(self, home: Home, tmp_path: Path) -> None:
+    def test_an_import_stopped_after_any_commit_and_run_again_ends_in_the_content_of_one(
+        self, home: Home, tmp_path: Path
+    ) -> None:
         corpus(home, sessions=5, turns=20)
         home.sync()
         changed = home.path(session_id(1), "-home-dev-p1")

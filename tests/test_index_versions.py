@@ -252,7 +252,6 @@ class TestInterrupted:
                 index.sync()
         home.write(log.data.replace(b"ask 3", b"ASK 3"))
         home.sync()
-        home.sync()
         with home.open() as index:
             assert rows(index, "SELECT version, state, derived_version FROM files ORDER BY version") == [
                 (1, "replaced", 1),

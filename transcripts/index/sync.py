@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
@@ -58,12 +58,7 @@ def sync(
             _remember(connection, source, new_roots)
     todo = sorted(plan.changed, key=lambda found: (found.mtime_ns, found.path))
     advance = Meter(progress, sum(found.size for found in todo) + sum(row.kept_size for row in plan.outdated))
-    for row in plan.outdated:
-        advance.path = row.path
-        try:
-            derive_file(database, row.id, report, advance)
-        except ChunkDamaged as error:
-            report.problems.append(Problem(row.path, str(error)))
+    _derive(database, plan.outdated, report, advance)
     for found in todo:
         advance.path = found.path
         try:
@@ -72,9 +67,23 @@ def sync(
             continue  # gone since the scan: the next one will mark it
         except OSError as error:
             report.problems.append(Problem(found.path, f"cannot be read ({error.strerror})"))
+    if report.rewritten:  # a version can be replaced before all its rows were made: by an import that was stopped
+        with database.read() as connection:
+            unfinished = (files.c.state == "replaced") & (files.c.derived_version != DERIVED_VERSION)
+            rows = connection.execute(select(files).where(files.c.source == source, unfinished).order_by(files.c.id)).all()
+        _derive(database, rows, report, advance)
     if texts and database.is_sqlite:
         report.indexed = fulltext.drain(database, progress=progress)
     return report
+
+
+def _derive(database: Database, rows: Sequence[Row[Any]], report: ImportReport, advance: Meter) -> None:
+    for row in rows:
+        advance.path = row.path
+        try:
+            derive_file(database, row.id, report, advance)
+        except ChunkDamaged as error:
+            report.problems.append(Problem(row.path, str(error)))
 
 
 def known_roots(database: Database, source: str) -> list[str]:
