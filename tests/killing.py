@@ -105,12 +105,13 @@ def _exit_after(commits: int) -> None:
 
 
 if __name__ == "__main__":
-    small_steps()
     mode, root, *rest = sys.argv[1:]
-    if mode == "random":
-        told = at_random(root, Path(rest[0]), int(rest[1]), int(rest[2]))
-    elif mode == "again":
+    if mode == "again":
         told = again_and_again(root, Path(rest[0]), Path(rest[1]))
     else:
-        told = after_each_commit(root, Path(rest[0]), Path(rest[1]))
+        small_steps()
+        if mode == "random":
+            told = at_random(root, Path(rest[0]), int(rest[1]), int(rest[2]))
+        else:
+            told = after_each_commit(root, Path(rest[0]), Path(rest[1]))
     print(json.dumps(told))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders import CASES, KEY, Home, Lab, Log, session_id
+from tests.builders import CASES, KEY, Home, Lab, Log, database_of, session_id
 from transcripts.api import Index
 from transcripts.errors import FileExists, InvalidRequest, NotFound
 from transcripts.files.discover import scan
@@ -187,8 +187,6 @@ class TestWritten:
             index.export(SESSION, BytesIO(), format="xml")
 
     def test_no_name_leads_out_of_the_folder(self, session: Home, tmp_path: Path) -> None:
-        from tests.builders import database_of
-
         with session.open() as index:
             with database_of(index).write() as connection:
                 connection.exec_driver_sql("UPDATE files SET name = '../../evil.txt' WHERE name LIKE 'tool-results/%'")

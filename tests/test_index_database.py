@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from tests.builders import Home, Log, database_of, session_id
 from transcripts.api import Index
@@ -226,8 +227,6 @@ class TestOneWriter:
 
 
 def _limit_pages(database: Database, pages: int) -> None:
-    from sqlalchemy import event
-
     database.engine.dispose()
 
     @event.listens_for(database.engine, "connect")

@@ -21,6 +21,7 @@ from sqlalchemy import Boolean, LargeBinary, String, create_engine, insert, sele
 
 from tests.builders import CASES, Home, Json, Lab, Log, corpus, database_of, differing, dumps, session_id, uuid
 from tests.soup import cuts, transcripts
+from tests.test_models import ALL, Case, name_of
 from transcripts.api import Index
 from transcripts.errors import DatabaseBusy, DatabaseUnusable, QueryRefused
 from transcripts.index.archive import Archive
@@ -61,6 +62,13 @@ def run(url: str, statement: str) -> None:
 def new_database(server: str, name: str) -> str:
     run(server, f"CREATE DATABASE {name}")
     return server.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture(scope="module")
+def shared(server: str) -> Iterator[Index]:
+    """One database for all cases of resume."""
+    with Index.open(new_database(server, "resume"), fresh=False) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -268,3 +276,18 @@ def _soup(server: str) -> str:
     if not _made:
         _made.append(new_database(server, "soup"))
     return _made[0]
+
+
+class TestResume:
+    @pytest.mark.parametrize("case", ALL[::12], ids=name_of)
+    def test_a_recorded_case_gives_the_chain_of_both_clients(self, shared: Index, case: Case) -> None:
+        shared.sync([case.path])
+        chain = shared.resume(str(case.path))
+        assert [entry.uuid for entry in chain.entries] == (case.expected["chain"] if case.expected.get("resumed", True) else [])
+        assert shared.resume(str(case.path), last=2).entries == chain.entries[-2:]
+        assert all(message["content"] for message in chain.messages())
+        assert min(chain.unreached.values(), default=1) > 0
+        assert bool(shared.branches(str(case.path))) == bool(chain.leaf)
+        if case.expected["classic"] is not None:
+            old = shared.resume(str(case.path), rules="classic")
+            assert [entry.uuid for entry in old.entries if entry.type != "attachment"] == case.expected["classic"]

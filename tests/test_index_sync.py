@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -299,9 +300,7 @@ class TestSeveralAtOnce:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
             assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
             with two.open(fresh=True) as index:
-                begun = time.monotonic()
                 assert (len(index.sessions()), index.stale) == (2, True)
-                assert time.monotonic() - begun >= 0.2
                 database_of(index).lock_timeout = 0.3
                 with pytest.raises(DatabaseBusy, match=r"is being written by another process \(waited 0\.3 s\)"):
                     index.sync()
@@ -314,8 +313,6 @@ class TestSeveralAtOnce:
             assert (len(index.sessions()), index.stale) == (2, False)
 
     def test_a_writer_that_does_not_know_the_lock_file_is_waited_for_no_longer(self, two: Home) -> None:
-        import sqlite3
-
         two.write(Log(session_id(3), first=300).turns(1), key="-c")
         other = sqlite3.connect(two.db, isolation_level=None)
         try:
@@ -329,8 +326,6 @@ class TestSeveralAtOnce:
             other.close()
 
     def test_readers_in_threads_of_one_handle_each_see_one_moment(self, two: Home) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
         log = Log(session_id(1))
         with two.open(fresh=True) as index, ThreadPoolExecutor(4) as pool:
             counts = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -226,7 +227,6 @@ class TestWhatIsKept:
 
 def _watched(write: Any, database: Database, watching: Index, seen: list[list[int]]) -> Any:
     """`Database.write`, and a look at the list after each transaction."""
-    from contextlib import contextmanager
 
     @contextmanager
     def watched(self: Database) -> Any:
