@@ -10,7 +10,7 @@ import atexit
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -18,7 +18,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from sqlalchemy import select
+import pytest
+from sqlalchemy import Connection, select
 
 from transcripts.api import Index
 from transcripts.files.entry import load
@@ -255,6 +256,28 @@ def empty_database(path: Path) -> Path:
 
 def database_of(index: Index) -> Database:
     return index._database
+
+
+class Stopped(Exception):
+    """An import was stopped on purpose."""
+
+
+@contextmanager
+def stopped_after(commits: int) -> Iterator[None]:
+    """An import inside this block stops after so many transactions."""
+    write, left = Database.write, [commits]
+
+    @contextmanager
+    def counted(self: Database) -> Iterator[Connection]:
+        with write(self) as connection:
+            yield connection
+        left[0] -= 1
+        if left[0] <= 0:
+            raise Stopped
+
+    with pytest.MonkeyPatch.context() as patched, suppress(Stopped):
+        patched.setattr(Database, "write", counted)
+        yield
 
 
 # -- all that a database says ----------------------------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
@@ -11,14 +10,12 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
-from sqlalchemy import Connection
 
-from tests.builders import Lab, Log, rows, session_id
+from tests.builders import Lab, Log, rows, session_id, stopped_after
 from tests.soup import lines
 from transcripts.errors import FileExists, NotFound
 from transcripts.files import reader
 from transcripts.index import importer
-from transcripts.index.database import Database
 
 NUMBERS = st.integers(1, 3)
 KEYS = st.sampled_from(["-a", "-b"])
@@ -27,28 +24,6 @@ KEYS = st.sampled_from(["-a", "-b"])
 @st.composite
 def part(draw: st.DrawFn) -> bytes:
     return draw(lines(session_id(1)))
-
-
-class Stopped(Exception):
-    """An import was stopped on purpose."""
-
-
-@contextmanager
-def stopped_after(commits: int) -> Iterator[None]:
-    """An import inside this block stops after so many transactions."""
-    write, left = Database.write, [commits]
-
-    @contextmanager
-    def counted(self: Database) -> Iterator[Connection]:
-        with write(self) as connection:
-            yield connection
-        left[0] -= 1
-        if left[0] <= 0:
-            raise Stopped
-
-    with pytest.MonkeyPatch.context() as patched, suppress(Stopped):
-        patched.setattr(Database, "write", counted)
-        yield
 
 
 class Histories(RuleBasedStateMachine):

@@ -11,9 +11,24 @@ from typing import Any
 import pytest
 import zstandard
 
-from tests.builders import CASES, Home, Json, Log, call, database_of, dumps, empty_database, result, session_id, text, uuid
+from tests.builders import (
+    CASES,
+    Home,
+    Json,
+    Log,
+    call,
+    database_of,
+    dumps,
+    empty_database,
+    result,
+    session_id,
+    stopped_after,
+    text,
+    uuid,
+)
 from transcripts.errors import ChunkDamaged, Problem
-from transcripts.index import verify
+from transcripts.files import reader
+from transcripts.index import importer, verify
 from transcripts.index.archive import digest
 from transcripts.index.content import content, differences, totals
 from transcripts.index.database import Database
@@ -174,6 +189,27 @@ class TestDerivedTables:
             assert "imported_lines is 99" in found[0].reason
         with damaged(home, "UPDATE files SET imported_lines = 4, imported_size = 3") as found:
             assert found
+
+
+class TestUnfinished:
+    def test_a_file_whose_import_was_stopped_is_told_and_not_taken_for_damaged(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        home.write(Log(session_id(2), first=500).turns(2))
+        path = home.write(Log().turns(30))
+        home.sync()
+        home.write(Log(first=100).turns(40))
+        monkeypatch.setattr(importer, "BATCH_BYTES", 1)
+        monkeypatch.setattr(reader, "BLOCK_SIZE", 2000)
+        with home.open() as index:
+            for commits in (1, 3):
+                with stopped_after(commits):
+                    index.sync()
+                assert [(problem.path, problem.reason) for problem in index.damage()] == [
+                    (str(path.resolve()), "its import is not finished; run: transcripts sync")
+                ]
+            index.sync()
+            assert index.damage() == []
 
 
 class TestKeptBytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +11,15 @@ from tests.builders import CASES, Home, Log, call, millis, result, session_id, t
 from transcripts import Chain, Index, InvalidRequest, NotFound
 
 SESSION = session_id(1)
+
+
+@pytest.fixture(autouse=True)
+def held(home: Home) -> Iterator[None]:
+    """A chain reads its bodies later: the database stays open as long as the test."""
+    with home.open() as index:
+        home.held = index
+        yield
+    home.held = None
 
 
 def resumed(home: Home, log: Log, **options: object) -> Chain:
