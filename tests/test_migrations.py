@@ -81,7 +81,7 @@ class TestUpgrade:
             with database_of(index).read() as one, database_of(anew).read() as other:
                 assert len(catalog.listed(one)) == len(catalog.listed(other)) == 4
                 files = "SELECT name, id FROM files"  # imported oldest first: a clone gives other times, so other keys
-                keys = dict(other.exec_driver_sql(files).all())
+                keys = {row.name: row.id for row in other.exec_driver_sql(files)}
                 for name, file in one.exec_driver_sql(files).all():
                     assert differences(content(one, file), content(other, keys.pop(name))) == []
                 assert not keys
