@@ -29,7 +29,7 @@ from transcripts.index.content import content, totals
 from transcripts.index.database import Database
 from transcripts.index.report import ImportReport
 from transcripts.index.schema import entries, files
-from transcripts.index.text import SEARCHED_TYPES, texts
+from transcripts.index.text import SEARCHED_TYPES, passages
 from transcripts.sessions import catalog
 
 CASES = Path(__file__).parent / "cases"
@@ -288,6 +288,7 @@ def state(index: Index, root: Path) -> Json:
     database = database_of(index)
     with database.write() as connection:
         assert fulltext.compare(connection) == [], "the search index disagrees with the texts"
+        assert fulltext.misplaced(connection) == [], "an indexed entry lies outside of its span"
         assert fulltext.pending(connection) == 0, "entries wait to be indexed"
     said: Json = {"files": {}, "rows": {}, "bytes": {}, "search": {}}
     with database.read() as connection:
@@ -300,7 +301,7 @@ def state(index: Index, root: Path) -> Json:
             said["bytes"][place] = b"".join(Archive(connection, row.id))
             said["search"][place] = _searched(index, row.id)
         said["totals"] = totals(connection)
-        for values in said["totals"]["responses"].values():
+        for values in [*said["totals"]["responses"].values(), *said["totals"]["calls"].values()]:
             values["path"] = _below(values["path"], root)
         said["list"] = [asdict(info) | {"path": _below(info.path, root)} for info in catalog.listed(connection)]
     return said
@@ -314,15 +315,15 @@ def _below(path: str, root: Path) -> str:
 
 
 def _searched(index: Index, file: int) -> Json:
-    """The texts of a file's records by their offset, from the kept bytes."""
+    """What is searched of a file's records by their offset, from the kept bytes."""
     with database_of(index).read() as connection:
         kept = Archive(connection, file)
         rows = connection.execute(
-            select(entries.c.offset, entries.c.length)
+            select(*entries.c["offset", "length"])
             .where(entries.c.file == file, entries.c.type.in_(SEARCHED_TYPES))
             .order_by(entries.c.offset)
         ).all()
-        return {str(row.offset): texts(load(kept.read_at(row.offset, row.length))) for row in rows}
+        return {str(row.offset): passages(load(kept.read_at(row.offset, row.length))) for row in rows}
 
 
 def count(index: Index, table: str) -> int:

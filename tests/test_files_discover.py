@@ -103,6 +103,14 @@ class TestRoots:
         for file in scan(home.projects).files:
             assert told(scan(file.path)) == {os.path.basename(file.path): whole[os.path.basename(file.path)]}
 
+    def test_sessions_only_are_the_main_transcripts_and_nothing_else(self, home: Home, whole: dict[str, object]) -> None:
+        home.write(b"{}\n", "agent-a3.jsonl")
+        mains = {f"{SESSION}.jsonl": whole[f"{SESSION}.jsonl"]}
+        for root in (home.root, home.projects, home.projects / KEY):
+            assert told(scan(root, sessions_only=True)) == mains
+        assert told(scan(home.path(SESSION), sessions_only=True)) == mains
+        assert told(scan(home.projects / KEY / SESSION, sessions_only=True)) == {}
+
     def test_a_link_to_a_root_is_the_root(self, home: Home, whole: dict[str, object], tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(home.root)
         assert scan(tmp_path / "link") == scan(home.root)

@@ -29,7 +29,7 @@ def new_file(connection: Connection, name: str = "a") -> int:
 
 def append(connection: Connection, file: int, data: bytes) -> None:
     archive.keep(connection, file, [(Archive(connection, file).size, data)])
-    archive.merge_tail(connection, file)
+    archive.merge_tail(connection, file, Archive(connection, file).size)
 
 
 @pytest.fixture
@@ -53,6 +53,8 @@ class TestBytes:
             kept = Archive(connection, file)
             assert (b"".join(kept), kept.size) == (data, len(data))
             assert kept.read_at(offset, length) == data[offset : offset + length]
+            start, around = kept.around(offset, length)
+            assert around[offset - start : offset - start + length] == data[offset : offset + length]
 
     def test_equal_bytes_are_kept_once_over_all_files(self, home: Home) -> None:
         log = Log().turns(3)
@@ -64,7 +66,10 @@ class TestBytes:
 
 
 class TestChunks:
-    def test_a_file_that_grows_line_by_line_has_few_chunks_in_the_end(self, connection: Connection) -> None:
+    def test_a_file_that_grows_line_by_line_has_few_chunks_in_the_end(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(archive, "CHUNK_SIZE", 256 * 1024)
         chance = Random(1)
         file = new_file(connection)
         for _ in range(600):

@@ -2,64 +2,84 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import Home, Json, Log, call, count, database_of, differing, result, rows, session_id, text
 from tests.soup import records
-from transcripts.index import fulltext
-from transcripts.index.text import TEXT_LIMIT, Texts, texts
+from transcripts.index import fulltext, scope
+from transcripts.index.scope import Place
+from transcripts.index.text import SEARCHED_TYPES, TEXT_LIMIT, Passages, passages, texts
+
+PLACE = Place("local", "-code-demo", session_id(1))
 
 
-def user(content: object) -> Texts:
-    return texts({"type": "user", "message": {"role": "user", "content": content}})
+def user(content: object, **fields: object) -> Passages:
+    return passages({"type": "user", "message": {"role": "user", "content": content}, **fields})
 
 
-def assistant(*blocks: Json) -> Texts:
-    return texts({"type": "assistant", "message": {"role": "assistant", "content": list(blocks)}})
+def assistant(*blocks: Json) -> Passages:
+    return passages({"type": "assistant", "message": {"role": "assistant", "content": list(blocks)}})
 
 
 class TestTexts:
-    """prompt, reply, thinking, tool, result."""
-
     def test_each_kind_of_content_has_its_column(self) -> None:
-        assert user("why?") == ("why?", None, None, None, None)
-        assert user([text("why?"), result("t", "a list")]) == ("why?", None, None, None, "a list")
-        assert user([result("t", [text("one"), {"type": "image", "source": {}}, text("two")])])[4] == "one\ntwo"
+        assert user("why?") == {"prompt": "why?"}
+        assert user([text("why?"), result("t", "a list")]) == {"prompt": "why?", "result": "a list"}
+        assert user([result("t", [text("one"), {"type": "image", "source": {}}, text("two")])]) == {"result": "one\ntwo"}
         tool = call("t", "Bash", command="ls", deep=[{"a": "b"}])
-        assert assistant({"type": "thinking", "thinking": "hm"}, text("so"), tool) == (None, "so", "hm", "Bash\nls\nb", None)
-        assert texts({"type": "summary", "summary": "About"})[0] == "About"
-        assert texts({"type": "system", "content": "Ran a hook"})[4] == "Ran a hook"
+        spoken = assistant({"type": "thinking", "thinking": "hm"}, text("so"), tool)
+        assert spoken == {"reply": "so", "thinking": "hm", "tool": "Bash\nls\nb"}
+        assert passages({"type": "system", "content": "Ran a hook"}) == {"result": "Ran a hook"}
+
+    def test_titles_and_summaries_have_columns_of_their_own(self) -> None:
+        assert passages({"type": "summary", "summary": "About"}) == {"summary": "About"}
+        assert user("This session is continued ...", isCompactSummary=True) == {"summary": "This session is continued ..."}
+        for kind, field in (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("agent-name", "agentName")):
+            assert passages({"type": kind, field: "Heron"}) == {"title": "Heron"}
+
+    def test_what_the_client_put_in_is_no_prompt(self) -> None:
+        assert user("Caveat: ...", isMeta=True) == {"result": "Caveat: ..."}
+
+    def test_a_prompt_typed_while_the_model_worked_is_a_prompt(self) -> None:
+        queued = {"type": "queued_command", "prompt": "and the tests", "commandMode": "prompt"}
+        assert passages({"type": "attachment", "attachment": queued}) == {"prompt": "and the tests"}
+        assert passages({"type": "attachment", "attachment": queued | {"prompt": [text("a"), text("b")]}}) == {"prompt": "a\nb"}
+        notice = queued | {"commandMode": "task-notification"}
+        assert passages({"type": "attachment", "attachment": notice}) == {"result": "and the tests"}
 
     @pytest.mark.parametrize("kind", ["attachment", "progress", "file-history-snapshot", "api-request-blob", "queue-operation"])
     def test_machine_noise_has_none(self, kind: str) -> None:
-        assert texts({"type": kind, "message": {"content": "noise"}, "content": "noise", "attachment": {"content": "noise"}}) == (
-            (None,) * 5
-        )
+        noise = {"type": kind, "message": {"content": "noise"}, "content": "noise", "attachment": {"content": "noise"}}
+        assert passages(noise) == {}
+        assert texts(orjson.dumps(noise), kind, PLACE) is None
 
     def test_the_echo_of_a_result_beside_it_is_not_searched(self) -> None:
         record = {"type": "user", "message": {"content": [result("t", "once")]}, "toolUseResult": {"stdout": "again"}}
-        assert texts(record)[4] == "once"
+        assert passages(record) == {"result": "once"}
 
     def test_base64_is_left_out_and_long_words_are_not(self) -> None:
-        assert user("see " + "QUJD" * 300 + "== here")[0] == "see   here"
-        assert user("see " + "QUJD" * 100)[0] == "see " + "QUJD" * 100
+        assert user("see " + "QUJD" * 300 + "== here") == {"prompt": "see   here"}
+        assert user("see " + "QUJD" * 100) == {"prompt": "see " + "QUJD" * 100}
 
     def test_a_column_is_cut_at_its_limit(self) -> None:
-        assert len(user("word " * TEXT_LIMIT)[0] or "") == TEXT_LIMIT
-        assert len(user([text("a" * 50_000), text("b " * 50_000)])[0] or "") <= TEXT_LIMIT + 1
+        assert len(user("word " * TEXT_LIMIT)["prompt"]) == TEXT_LIMIT
+        assert len(user([text("a" * 50_000), text("b " * 50_000)])["prompt"]) <= TEXT_LIMIT + 1
 
     def test_no_column_holds_what_no_database_takes(self) -> None:
-        assert user("a\x00b\ud83dc")[0] == "a\ufffdb\ufffdc"
+        assert user("a\x00b\ud83dc") == {"prompt": "a\ufffdb\ufffdc"}
 
     @given(records(session_id(1)))
     def test_no_record_raises_and_the_same_record_gives_the_same_texts(self, record: Json) -> None:
-        found = texts(record)
-        assert found == texts(record)
-        for column in found:
+        data, kind = json.dumps(record).encode(), str(record.get("type"))
+        found = texts(data, kind, PLACE)
+        assert found == texts(data, kind, PLACE)
+        for column in found or ():
             assert column is None or column.encode()
 
     @given(
@@ -68,9 +88,34 @@ class TestTexts:
         )
     )
     def test_no_content_of_any_shape_raises(self, content: Any) -> None:
-        for record in ({"message": content}, {"message": {"content": content}}, {"content": content, "summary": content}):
-            for kind in ("user", "assistant", "system", "summary"):
-                texts({"type": kind, **record})
+        shapes = ({"message": content}, {"message": {"content": content}}, dict.fromkeys(FIELDS, content))
+        for record in shapes:
+            for kind in SEARCHED_TYPES:
+                texts(json.dumps({"type": kind, **record}).encode(), kind, PLACE)
+
+
+class TestScope:
+    def test_a_record_has_the_tokens_that_it_can_be_filtered_by(self) -> None:
+        message = {"model": "claude-opus-5", "content": [call("t", "Bash", command="ls")]}
+        record = {"type": "assistant", "message": message, "isSidechain": True, "gitBranch": "main"}
+        assert scope.scope(record, PLACE).split() == [
+            scope.project("local", "-code-demo"),
+            scope.session(session_id(1)),
+            scope.role("assistant"),
+            scope.SIDECHAIN,
+            scope.branch("main"),
+            scope.model("claude-opus-5"),
+            scope.tool("Bash"),
+        ]
+
+    def test_no_text_holds_a_token(self) -> None:
+        """Whoever writes one into a transcript finds it in no filter."""
+        token = scope.tool("Bash")
+        found = texts(orjson.dumps({"type": "user", "message": {"content": f"see {token}"}}), "user", PLACE)
+        assert found is not None and scope.MARK not in "".join(column or "" for column in found[:-1])
+
+
+FIELDS = ("content", "summary", "attachment", "customTitle", "aiTitle", "agentName", "gitBranch")
 
 
 def found(home: Home, words: str) -> list[str]:
@@ -90,7 +135,8 @@ class TestIndex:
         home.sync()
         assert found(home, "alpha") == ["user", "assistant", "summary"]
         assert found(home, "reply: alpha") == ["assistant"]
-        assert found(home, "prompt: alpha") == ["user", "summary"]
+        assert found(home, "prompt: alpha") == ["user"]
+        assert found(home, "summary: alpha") == ["summary"]
 
     def test_a_salvaged_record_is_found(self, home: Home) -> None:
         one, other = Log(), Log(first=50)
@@ -127,7 +173,7 @@ class TestIndex:
         home.write(Log().turns(2))
         home.sync()
         monkeypatch.setattr(fulltext, "TEXT_VERSION", 999)
-        monkeypatch.setattr(fulltext, "texts", lambda record: ("heron", None, None, None, None))
+        monkeypatch.setattr(fulltext, "texts", lambda *_record: ("heron", *[None] * 6, "here"))
         with home.open() as index:
             assert index.sync([home.projects]).indexed == 4
             assert len(found(home, "heron")) == 4

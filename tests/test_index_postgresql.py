@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import threading
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from claude_agent_sdk.testing import run_session_store_conformance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Boolean, LargeBinary, String, create_engine, insert, select, text
@@ -24,10 +27,16 @@ from tests.soup import cuts, transcripts
 from tests.test_models import ALL, Case, name_of
 from transcripts.api import Index
 from transcripts.errors import DatabaseBusy, DatabaseUnusable, QueryRefused
+from transcripts.files.entry import load
 from transcripts.index.archive import Archive
 from transcripts.index.content import content, totals
 from transcripts.index.schema import CleanText, files, metadata
+from transcripts.index.views import VIEWS
+from transcripts.interfaces.held import close_held
+from transcripts.interfaces.session_store import TranscriptStore
 from transcripts.sessions import catalog
+from transcripts.sessions.analytics import BY, Stats
+from transcripts.sessions.storing import Key
 
 SAMPLE = Path(__file__).parent.parent / "transcripts" / "sample"
 NOW = 1_772_359_201_234  # 13 digits
@@ -95,10 +104,24 @@ def told(index: Index, root: Path) -> Json:
                 "file": [row.state, row.kept_size, row.imported_size, row.imported_lines, row.session_id],
             }
         said["totals"] = totals(connection)
-        for values in said["totals"]["responses"].values():
+        for values in [*said["totals"]["responses"].values(), *said["totals"]["calls"].values()]:
             values["path"] = values["path"].removeprefix(f"{root.resolve()}/")
         said["list"] = [(info.id, info.title, info.message_count, info.problem_count) for info in catalog.listed(connection)]
     return said
+
+
+def view_rows(index: Index, view: str) -> list[tuple[Any, ...]]:
+    """What a view tells, in any order, but for keys that are given out anew in each database."""
+    found = index.sql(f"SELECT * FROM {view}")
+    kept = [at for at, name in enumerate(found.columns) if name not in ("entry", "result_entry", "file")]
+    told = [tuple(round(row[at], 9) if isinstance(row[at], float) else row[at] for at in kept) for row in found.rows]
+    return sorted(told, key=lambda row: [str(int(value) if isinstance(value, bool) else value) for value in row])
+
+
+def rounded(stats: Stats) -> list[Any]:
+    """An answer with costs that do not tell in what order they were added up."""
+    told = [asdict(row) for row in (*stats.rows, stats.total)]
+    return [{name: round(value, 9) if isinstance(value, float) else value for name, value in row.items()} for row in told]
 
 
 def clear(index: Index) -> None:
@@ -129,6 +152,7 @@ class TestSchema:
                     return NOW
             return 1
 
+        clear(index)
         with database_of(index).write() as connection:
             for table in metadata.sorted_tables:
                 row = {column.name: value(column) for column in table.columns}
@@ -278,6 +302,20 @@ def _soup(server: str) -> str:
     return _made[0]
 
 
+class TestViews:
+    def test_every_view_and_every_question_tells_what_it_tells_on_sqlite(self, index: Index, home: Home) -> None:
+        corpora = [CASES / "genuine", *CASES.glob("faults/*/projects")]
+        with home.open() as local:
+            for opened in (index, local):
+                opened.sync(corpora)
+            for view in VIEWS:
+                assert view_rows(index, view) == view_rows(local, view), view
+            for by in BY:
+                assert rounded(index.stats(by, project="code", since=0)) == rounded(local.stats(by, project="code", since=0))
+            comments = "SELECT count(*) FROM pg_description WHERE objsubid = 0 AND left(objoid::regclass::text, 2) = 'v_'"
+            assert index.sql(comments).rows == [(len(VIEWS),)]
+
+
 class TestResume:
     @pytest.mark.parametrize("case", ALL[::12], ids=name_of)
     def test_a_recorded_case_gives_the_chain_of_both_clients(self, shared: Index, case: Case) -> None:
@@ -291,3 +329,59 @@ class TestResume:
         if case.expected["classic"] is not None:
             old = shared.resume(str(case.path), rules="classic")
             assert [entry.uuid for entry in old.entries if entry.type != "attachment"] == case.expected["classic"]
+
+
+def test_a_session_is_recorded_forked_deleted_and_forgotten(index: Index, home: Home) -> None:
+    path = home.write(Log().turns(2))
+    index.sync([home.projects])
+    index.rename(session_id(1), f"title {ODD}")
+    index.tag(session_id(1), "reports")
+    assert index.adopt(session_id(1)).record([{"type": "user", "uuid": uuid(9), "message": {"content": ODD}}]) == uuid(9)
+    new = index.fork(session_id(1))
+    chain = [uuid(1), uuid(2), uuid(3), uuid(4), uuid(9)]
+    assert [entry.uuid for entry in index.resume(new).entries] == chain
+    assert {(info.tag, info.title) for info in index.sessions()} == {("reports", "title a�b�c")}
+    index.delete(session_id(1))
+    assert index.session(session_id(1)).state == "deleted"
+    index.restore(session_id(1))
+    index.forget(session_id(1))
+    index.sync()
+    assert path.exists()
+    assert [(info.id, info.message_count) for info in index.sessions()] == [(new, 5)]
+    assert index.damage() == []
+
+
+class TestOnDisk:
+    def test_live_files_and_turns_are_those_that_sqlite_tells(self, url: str, home: Home) -> None:
+        corpus(home, sessions=4, turns=6)
+        home.write(Log(session_id(9)).turns(1), key="-home-dev-p10")
+        with Index.open(url) as index, Index.open(home.db) as other:
+            for places in ([home.projects.resolve()], [home.projects.resolve() / "-home-dev-p1"]):
+                within = [str(place) for place in places]
+                found = index.session_files(within)
+                assert found == other.session_files(within)
+                for file in found:
+                    assert list(index.turns(file.path)) == list(other.turns(file.path))
+                    agents = index.agent_files(file.path)
+                    assert agents == other.agent_files(file.path)
+                    assert [index.agent_meta(agent.path) for agent in agents] == [{"agentType": "helper"}] * len(agents)
+
+
+class TestSessionStore:
+    def test_the_store_of_the_agent_sdk_holds_its_contracts(self, server: str, tmp_path: Path) -> None:
+        url = new_database(server, "store")
+        roots = (tmp_path / str(number) for number in range(99))
+        asyncio.run(run_session_store_conformance(lambda: TranscriptStore(next(roots), url)))
+        close_held()
+
+    def test_appends_of_any_size_agree_with_the_bytes(self, server: str, tmp_path: Path) -> None:
+        log = Log().turns(9)
+        with Index.open(new_database(server, "appended"), fresh=False) as index:
+            store, key = index.store(tmp_path / "projects"), Key("-home-dev-shop", log.session)
+            for begin, end in ((0, 1), (1, 2), (2, 11), (9, 18)):
+                store.append(
+                    key, [load(line) for line in log.lines[begin:end]], lambda data, entries: data or {"n": len(entries)}
+                )
+            assert index.damage() == []
+            assert index.session(log.session).message_count == 18
+            assert [told.data for told in store.summaries("-home-dev-shop", lambda data, _entries: data or {})] == [{"n": 1}]

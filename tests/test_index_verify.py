@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from sqlalchemy import Connection
 
 from tests.builders import (
     CASES,
@@ -17,6 +18,7 @@ from tests.builders import (
     Json,
     Log,
     call,
+    corpus,
     database_of,
     dumps,
     empty_database,
@@ -35,6 +37,7 @@ from transcripts.index.database import Database
 from transcripts.index.schema import DERIVED, metadata, projects, responses
 
 TABLES = [table.name for table in (*DERIVED, metadata.tables["responses"], metadata.tables["projects"])]
+ONE_A_FILE = ("tags", "pointers", "sessions", "client_costs")
 KEYS = {"entries": "id", "nodes": "id", "messages": "node", "problems": "id", "projects": "id", "responses": "rowid"}
 
 
@@ -54,6 +57,7 @@ def full(home: Home) -> Path:
     log.user([result("t1", "a list")])
     log.chain("system", subtype="compact_boundary", compactMetadata={"trigger": "auto", "preservedSegment": {"headUuid": "x"}})
     log.chain("user", message={"content": "and again"}, snipMetadata={"removedUuids": [uuid(1)]})
+    log.user("[Request interrupted by user]")
     log.title("Kettle")
     log.summary("About a kettle", leaf=uuid(2))
     about: dict[str, Json] = {
@@ -61,6 +65,7 @@ def full(home: Home) -> Path:
         "last-prompt": {"lastPrompt": "and again", "leafUuid": uuid(6)},
         "file-history-snapshot": {"messageId": uuid(1), "snapshot": {}},
         "mode": {"mode": "plan"},
+        "cost-state": {"totalCostUSD": 0.25},
     }
     for kind, fields in about.items():
         log.about(kind, **fields)
@@ -155,7 +160,7 @@ class TestDerivedTables:
                             connection.rollback()
             assert unseen == []
 
-    @pytest.mark.parametrize("table", [name for name in TABLES if name not in ("tags", "pointers", "sessions")])  # one a file
+    @pytest.mark.parametrize("table", [name for name in TABLES if name not in ONE_A_FILE])
     def test_a_row_that_is_added_is_named(self, home: Home, table: str) -> None:
         full(home)
         home.sync()
@@ -283,6 +288,27 @@ class TestKeptBytes:
             assert list(tmp_path.glob("*.jsonl")) == list(tmp_path.glob(".transcripts-*")) == []
 
 
+class TestLog:
+    def test_no_reader_stays_while_rows_are_written(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It would keep SQLite's log from starting anew: the log would grow to all that an import writes."""
+        corpus(home, 3, 10)
+        write, written = Database.write, []
+
+        @contextmanager
+        def alone(self: Database) -> Iterator[Connection]:
+            pool: Any = self.engine.pool
+            assert pool.checkedout() == 0
+            with write(self) as connection:
+                written.append(1)
+                yield connection
+
+        monkeypatch.setattr(Database, "write", alone)
+        home.sync()
+        with home.open() as index:
+            index.rebuild()
+        assert len(written) > 10
+
+
 class TestSearchIndex:
     @pytest.fixture
     def path(self, home: Home) -> Path:
@@ -301,8 +327,9 @@ class TestSearchIndex:
             "INSERT INTO search (search, rowid, prompt) VALUES ('delete', 2, 'gamma other')",
             "DELETE FROM search_docsize WHERE id = 2",
             "UPDATE search_docsize SET sz = x'0500000000' WHERE id = 2",
+            "INSERT INTO search_tools (entry, names) VALUES (2, '[\"Bash\"]')",
         ],
-        ids=["deleted", "deleted with another text", "size deleted", "size changed"],
+        ids=["deleted", "deleted with another text", "size deleted", "size changed", "another tool"],
     )
     def test_a_row_that_is_wrong_is_named_by_its_record(self, home: Home, path: Path, statement: str) -> None:
         with damaged(home, statement) as found:
@@ -311,8 +338,17 @@ class TestSearchIndex:
             ]
             assert found[0].offset == len(path.read_bytes().split(b"\n")[0]) + 1
 
+    @pytest.mark.parametrize("statement", ["DELETE FROM search_spans", "UPDATE search_spans SET newest = newest - 1"])
+    def test_a_span_that_a_search_by_time_would_pass_over_is_told(self, home: Home, path: Path, statement: str) -> None:
+        with damaged(home, statement) as found:
+            assert found and {problem.reason for problem in found} == {"search: the index disagrees with the text"}
+
     def test_a_row_too_many_is_named(self, home: Home, path: Path) -> None:
         with damaged(home, "INSERT INTO search (rowid, prompt) VALUES (77, 'nowhere')") as found:
+            assert [problem.reason for problem in found] == ["search: the index disagrees with the text"]
+
+    def test_tools_of_no_entry_are_told(self, home: Home, path: Path) -> None:
+        with damaged(home, "INSERT INTO search_tools (entry, names) VALUES (77, '[\"Bash\"]')") as found:
             assert [problem.reason for problem in found] == ["search: the index disagrees with the text"]
 
     def test_a_row_of_another_text_is_named(self, home: Home, path: Path) -> None:

@@ -396,7 +396,7 @@ class TestDemo:
     def test_without_transcripts_shows_the_sample_and_leaves_nothing_behind(self, apart: Path) -> None:
         done = run("demo")
         assert done.exit_code == 0
-        assert done.stdout.count("$ transcripts ") == 5
+        assert done.stdout.count("$ transcripts ") == 6
         assert "bytes, equal." in done.stdout
         assert os.listdir(apart) == []
 
@@ -410,5 +410,5 @@ class TestDemo:
 
     def test_json_tells_each_command_and_the_comparison(self) -> None:
         told = objects("demo")
-        assert [step.get("exit_code") for step in told] == [0, 0, 0, 0, None, 0]
-        assert told[4]["equal"] is True
+        assert [step.get("exit_code") for step in told] == [0, 0, 0, 0, 0, None, 0]
+        assert told[5]["equal"] is True

@@ -86,13 +86,13 @@ class TestEnds:
 
 class TestProgress:
     def test_a_terminal_sees_a_bar_beside_the_data(self, home: Home) -> None:
-        write_many(home, files=10)
+        write_many(home, files=60)
         ours, theirs = pty.openpty()
         xterm = {**os.environ, "TERM": "xterm"}
         with process("sync", home.projects, "--json", "--db", home.db, stderr=theirs, env=xterm) as running:
             os.close(theirs)
             shown = read_to_end(ours)
-            assert json.loads(running.communicate()[0])["new"] == 10
+            assert json.loads(running.communicate()[0])["new"] == 60
         assert running.returncode == 0
         assert "Importing" in shown
         assert "/s" in shown

@@ -17,7 +17,10 @@ BELOW = [path for path in MODULES if path.relative_to(HOUSE / "transcripts").par
 MAY_WRITE = {
     "files/writer.py",  # transcripts: the only one
     "export/jsonl.py",  # new files, never over an existing one
+    "export/parquet.py",  # so does this
     "index/database.py",  # the database
+    "interfaces/cli/asking_sql.py",  # the history of a prompt
+    "interfaces/cli/charts.py",  # a new picture
 }
 
 

@@ -19,10 +19,12 @@ from transcripts.index import schema
 from transcripts.index.content import content, differences, totals
 from transcripts.index.database import REVISION
 from transcripts.index.upgrade import revisions
+from transcripts.index.views import VIEWS
 from transcripts.sessions import catalog
 
 FROZEN = Path(__file__).parent / "databases"
 SAMPLE = Path(__file__).parent.parent / "transcripts" / "sample"
+FTS5 = ("data", "idx", "docsize", "config")  # what SQLite makes for the search index
 HOME = "/home/dev/.claude"  # where the frozen databases say that the sample lies
 
 
@@ -36,7 +38,7 @@ def schema_of(path: Path) -> list[tuple[str, str, str]]:
 
 def is_ours(name: str | None, kind: str, _parents: Any) -> bool:
     """Not the tables that SQLite makes for a search index, nor Alembic's own."""
-    return kind != "table" or not (str(name).startswith("search") or name == "alembic_version")
+    return kind != "table" or name not in {"alembic_version", "search", *(f"search_{part}" for part in FTS5)}
 
 
 class TestHead:
@@ -57,6 +59,18 @@ class TestHead:
         made = {name: " ".join(sql.split()) for _kind, name, sql in schema_of(home.db)}
         for statement in schema.SEARCH_SQL[:2]:
             assert " ".join(statement.split()) in made.values()
+
+    def test_the_views_are_those_that_the_code_expects(self, home: Home) -> None:
+        with Index.open(home.db):
+            pass
+        made = {name: sql for kind, name, sql in schema_of(home.db) if kind == "view" and name != "search_source"}
+        assert made == {name: f"CREATE VIEW {name} AS\n    -- {about}{sql}" for name, (about, sql) in VIEWS.items()}
+
+    def test_who_changes_a_view_raises_the_revision(self, home: Home) -> None:
+        with Index.open(home.db):
+            pass
+        views = [[row for row in schema_of(path) if row[0] == "view"] for path in (home.db, FROZEN / f"{REVISION}.db")]
+        assert views[0] == views[1]
 
     def test_every_revision_has_a_frozen_database(self) -> None:
         assert sorted(path.stem for path in FROZEN.glob("*.db")) == sorted(revisions())
@@ -98,6 +112,7 @@ class TestUpgrade:
     def test_it_takes_new_files(self, frozen: Path, home: Home) -> None:
         home.write(Log().turns(1))
         with Index.open(frozen, fresh=False) as index:
+            index.sync()  # what an older release derived is derived anew
             index.sync([home.projects])
             assert index.session(session_id(1)).message_count == 2
             assert index.damage() == []

@@ -10,11 +10,13 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.builders import Home, Log
-from tests.shell import FIX, client_folder, objects, run
+from tests.builders import CASES, Home, Log
+from tests.shell import FIX, SAMPLE, client_folder, objects, run
+from transcripts.index.views import VIEWS
 from transcripts.interfaces.cli import cli, exits
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
+QUERIES = re.findall(r"```sql\n(.*?)```", README, re.DOTALL)
 EXAMPLES = [line.partition("  #")[0].strip() for line in README.splitlines() if line.startswith("transcripts ")]
 
 
@@ -46,6 +48,9 @@ def test_every_example_runs(example: str, apart: Path, tmp_path: Path, monkeypat
     words = [os.path.expanduser(word).replace("UUID", leaf) for word in shlex.split(example.partition(" > ")[0])]
     done = run(*words[1:])
     nothing_there = ("--since 7d", "--until 2026-03-31", "backup/.claude", "--agent ID", "--exec", "continue")
+    if example.endswith("-i"):
+        assert (done.exit_code, "needs a terminal" in done.stderr) == (2, True)
+        return
     assert done.exit_code == (1 if any(part in example for part in nothing_there) else 0), done.stderr
 
 
@@ -54,11 +59,15 @@ def test_every_json_key_is_documented(home: Home, tmp_path: Path) -> None:
     told = [
         *objects("sync", home.projects),
         *objects("list"),
+        *objects("search", "word", "--context", "1"),
+        *objects("search", "word", "--count"),
         *objects("show", "latest"),
         *objects("resume", "latest"),
         *objects("export", "latest", "-o", tmp_path / "copy.jsonl"),
         *objects("verify", code=1),
         *objects("rebuild"),
+        *objects("stats"),
+        *objects("stats", "--by", "tool", code=1),
         *objects("demo"),
     ]
     keys = {key for value in told for key in value} | {key for value in told for key in value.get("problems", [{}])[0]}
@@ -82,3 +91,16 @@ def test_both_commands_are_marked_for_ci_and_are_one_line_each() -> None:
         block = README.partition(f"<!-- command: {marker} -->\n```sh\n")[2].partition("\n```")[0]
         assert block
         assert "\n" not in block
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_query_runs_and_finds_something(query: str, home: Home) -> None:
+    with home.open() as index:
+        index.sync([SAMPLE, CASES / "genuine"])
+        assert index.sql(query).rows
+
+
+def test_there_are_ten_queries_and_every_view_is_told() -> None:
+    assert len(QUERIES) >= 10
+    section = README.partition("\n## Tables and views\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(v_\w+)` \|", section, re.MULTILINE)) == set(VIEWS)

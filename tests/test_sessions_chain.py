@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from tests.models import classic, current, trees
 from tests.models.lines import read_objects
 from tests.test_models import ALL, UNMAPPED, WITH_CLASSIC, WITH_SENT, Case, expected_part, name_of
 from transcripts import Chain, Index
-from transcripts.sessions import replay
+from transcripts.sessions import replay, scan
 
 GENERATED = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -130,6 +131,16 @@ class TestGeneratedTranscripts:
         assert sent(resume(data)) == current.sent(data)
 
     @GENERATED
+    @given(trees.wild_transcripts(), st.sampled_from([0, 1, 4]))
+    def test_the_chain_is_the_same_however_it_is_read(self, resume: Resume, data: bytes, first: int) -> None:
+        with pytest.MonkeyPatch.context() as patch:  # 0: never backwards; a few: now and then, up to somewhere
+            patch.setattr(scan, "_FIRST", first)
+            chain = resume(data)
+            assert uuids(chain) == (current.resume(data) or [])
+            assume(not repeated_at_the_head_of_a_glued_line(data))
+            assert uuids(resume(data, rules="classic")) == (classic.resume(data) or [])
+
+    @GENERATED
     @given(trees.ordinary_transcripts())
     def test_the_last_entries_are_the_end_of_the_whole_chain(self, resume: Resume, index: Index, data: bytes) -> None:
         whole = resume(data)
@@ -164,26 +175,63 @@ class TestWork:
     def test_a_chain_costs_its_length_and_not_the_dead_branches(
         self, resume: Resume, index: Index, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        lines: list[dict[str, Any]] = []
-
-        def add(kind: str, parent: str | None, **more: Any) -> str:
-            uuid = f"{kind}-{len(lines)}"
-            message = {"role": kind, "content": [{"type": "text", "text": "words"}], **more}
-            lines.append({"type": kind, "uuid": uuid, "parentUuid": parent, "message": message, "timestamp": time_of(len(lines))})
-            return uuid
-
-        tip = add("user", None)
+        file = Written()
+        tip = file.add("user", None)
         for _ in range(100):  # of 4,000 messages 200 are on the chain
-            dead = tip
-            for _ in range(19):
-                dead = add("assistant", add("user", dead), id=f"msg-{len(lines)}")
-            tip = add("assistant", add("user", tip), id=f"msg-{len(lines)}")
-        data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-        chain, fetched = counting(lambda: resume(data), monkeypatch)
+            file.talk(tip, 19)
+            tip = file.talk(tip, 1)
+        chain, fetched = counting(lambda: resume(file.data), monkeypatch)
         assert len(chain.entries) == 201
         assert fetched <= 3 * len(chain.entries)
         _, few = counting(lambda: index.resume(chain.path, last=20), monkeypatch)
         assert few <= 3 * (2 * 20 + 256)
+
+    def test_nor_does_it_when_dead_branches_come_after_a_stretch_without(
+        self, resume: Resume, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = Written()
+        tip = file.add("user", None)
+        file.talk(tip, 5000)
+        tip = file.talk(tip, 500)
+        chain, fetched = counting(lambda: resume(file.data), monkeypatch)
+        assert len(chain.entries) == 1001
+        assert fetched <= 3 * len(chain.entries)
+
+    def test_where_nothing_stands_beside_it_each_line_is_fetched_once(
+        self, resume: Resume, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = Written()
+        file.talk(file.add("user", None), 1000)
+        for _ in range(5):
+            file.talk(file.add("user", "lost"), 1)  # a gap
+        chain, fetched = counting(lambda: resume(file.data), monkeypatch)
+        assert len(chain.entries) == 2016
+        assert len(chain.joins) == 5
+        assert fetched <= len(chain.entries) + 100  # those looked at for the leaf and the gaps
+
+
+class Written:
+    """The lines of a transcript."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(json.dumps(line).encode() + b"\n" for line in self.lines)
+
+    def talk(self, tip: str, turns: int) -> str:
+        """So many prompts and replies below a line; the last of them."""
+        for _ in range(turns):
+            tip = self.add("assistant", self.add("user", tip), id=f"msg-{len(self.lines)}")
+        return tip
+
+    def add(self, kind: str, parent: str | None, **more: Any) -> str:
+        number = len(self.lines)
+        message = {"role": kind, "content": [{"type": "text", "text": "words"}], **more}
+        line = {"type": kind, "uuid": f"{kind}-{number}", "parentUuid": parent, "message": message, "timestamp": time_of(number)}
+        self.lines.append(line)
+        return f"{kind}-{number}"
 
 
 def time_of(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 
@@ -57,6 +58,18 @@ class TestWhatAChainTells:
         home.path(SESSION).write_bytes(log.data.replace(b"A", b"X"))
         assert list(chain.lines()) == log.lines
         shutil.rmtree(home.projects)
+        assert list(chain.lines()) == log.lines
+
+    def test_a_record_that_was_overwritten_in_place_comes_from_the_kept_bytes_and_so_do_those_behind_it(self, home: Home) -> None:
+        log = Log().turns(3)
+        chain = resumed(home, log)
+        path = home.path(SESSION)
+        status = path.stat()
+        third = sum(len(line) + 1 for line in log.lines[:2])
+        with path.open("r+b") as file:
+            file.seek(third)
+            file.write(log.lines[2].replace(b"user", b"resu"))
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         assert list(chain.lines()) == log.lines
 
     def test_a_gap_is_joined_within_five_seconds_and_told(self, home: Home) -> None:

@@ -5,6 +5,8 @@ TranscriptsError              misuse or circumstances; the message says what to 
 ├── Ambiguous                 a name that more than one session answers to; `candidates` lists them
 ├── InvalidRequest            an argument that cannot be carried out as it stands
 ├── FileExists                a restore would write over a file
+├── NotWritten                the system did not take what was to be written to a transcript
+├── TranscriptBusy            another process holds a transcript; trying again helps
 ├── DatabaseBusy              another process holds the database; trying again helps
 ├── DatabaseUnusable          the path holds no database of ours, or one that is damaged
 │   ├── DatabaseTooNew        a newer release has written it
@@ -68,6 +70,22 @@ class FileExists(TranscriptsError):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} exists and is not overwritten; move it away first, or name another place")
+
+
+class NotWritten(TranscriptsError):
+    """The system did not take what was to be written to a transcript; `__cause__` is the OSError."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(
+            f"{path} could not be written ({error.strerror or error}); what stood there is untouched; mend that and try again"
+        )
+
+
+class TranscriptBusy(TranscriptsError):
+    """Another process holds a transcript."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__(f"{path} is being written by another process (waited {seconds:g} s); try again in a moment")
 
 
 class DatabaseBusy(TranscriptsError):

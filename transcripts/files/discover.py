@@ -59,9 +59,10 @@ class Scan(NamedTuple):
     problems: list[Problem]
 
 
-def scan(path: str | os.PathLike[str]) -> Scan:
+def scan(path: str | os.PathLike[str], sessions_only: bool = False) -> Scan:
     """Look at a config folder, a projects folder, a project, a session's folder or one file.
 
+    With `sessions_only` main transcripts are looked at and nothing else: no folder of a session is read.
     Order: projects by name, within a project by name. Never raises for what it finds; a path that does not exist is a
     Problem. Cost: one directory read a folder and one stat a file.
     """
@@ -73,25 +74,26 @@ def scan(path: str | os.PathLike[str]) -> Scan:
     try:
         status = os.stat(root)
         if stat.S_ISREG(status.st_mode):
-            found.files.append(_file(root, _place(root), status))
+            found.files.append(_file(root, placed(root), status))
             return found
         names = sorted(os.listdir(root))
     except (OSError, UnicodeEncodeError, ValueError) as error:
         return _failed(found, root, error)
     if "projects" in names and os.path.isdir(os.path.join(root, "projects")):
-        inner = scan(os.path.join(root, "projects"))
+        inner = scan(os.path.join(root, "projects"), sessions_only)
         return inner if inner.root != root else found
     if _is_session(root) or os.path.isfile(f"{root}.jsonl"):
         project, session = root.split(os.sep)[-2:]
-        _scan_session(found, project, session, root)
+        if not sessions_only:
+            _scan_session(found, project, session, root)
         return found
     for folder in [root] if _is_project(root, names) else _folders(root, names):
-        _scan_project(found, folder)
+        _scan_project(found, folder, sessions_only)
     found.files.sort(key=lambda file: file.path)
     return found
 
 
-def _place(path: str) -> tuple[Kind, str, str | None, str | None, str]:
+def placed(path: str) -> tuple[Kind, str, str | None, str | None, str]:
     """Tell from a path alone what a file is: kind, project key, session id, agent id, name (as in TranscriptFile)."""
     parts = path.split(os.sep)
     for at in range(len(parts) - 2, 1, -1):
@@ -124,13 +126,18 @@ def _below_session(project: str, session: str, name: str) -> tuple[Kind, str, st
 
 
 def _file(path: str, placed: tuple[Kind, str, str | None, str | None, str], status: os.stat_result) -> TranscriptFile:
-    return seen_again(TranscriptFile(path, *placed, 0, 0, 0, 0, 0), status)
+    return TranscriptFile(path, *placed, *_seen(status))
 
 
 def seen_again(file: TranscriptFile, status: os.stat_result) -> TranscriptFile:
-    """The file as another look at it tells it. Times that no database takes, centuries ahead, are the last that it does."""
+    """The file as another look at it tells it."""
+    return TranscriptFile(*file[:6], *_seen(status))
+
+
+def _seen(status: os.stat_result) -> tuple[int, int, int, int, int]:
+    """Size, times, device and inode. Times that no database takes, centuries ahead, are the last that it does."""
     mtime, ctime = min(status.st_mtime_ns, _LAST_TIME), min(status.st_ctime_ns, _LAST_TIME)
-    return file._replace(size=status.st_size, mtime_ns=mtime, ctime_ns=ctime, device=status.st_dev, inode=status.st_ino)
+    return status.st_size, mtime, ctime, status.st_dev, status.st_ino
 
 
 def _real(path: str | os.PathLike[str]) -> str:
@@ -168,7 +175,7 @@ def _failed(found: Scan, path: str, error: Exception) -> Scan:
     return found
 
 
-def _scan_project(found: Scan, project: str) -> None:
+def _scan_project(found: Scan, project: str, sessions_only: bool) -> None:
     key = os.path.basename(project)
     try:
         entries = list(os.scandir(project))
@@ -179,6 +186,8 @@ def _scan_project(found: Scan, project: str) -> None:
     for entry in entries:
         try:
             if not _storable(found, entry.path):
+                continue
+            if sessions_only and (not entry.name.endswith(".jsonl") or entry.name.startswith("agent-")):
                 continue
             if entry.name.endswith(".jsonl"):
                 status = entry.stat()

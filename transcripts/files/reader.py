@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-BLOCK_SIZE = 256 * 1024
+BLOCK_SIZE = 512 * 1024
 _READ_SIZE = 1024 * 1024
 
 ReadAt = Callable[[int, int], bytes]

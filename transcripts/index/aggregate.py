@@ -6,6 +6,8 @@ Invariants:
 - A response is the row of `usage` with the most output tokens (ties: input and cache tokens, earliest time, smallest
   session id); its owner is the file with the earliest line of it. So totals do not change when files are forked, copied,
   rewritten or vanish.
+- A tool call is one when its id and its time are the same; all rows of it but one are copies: not the one that was answered
+  first (ties: smallest session id, path).
 """
 
 from __future__ import annotations
@@ -13,17 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, delete, exists, func, insert, select
+from sqlalchemy import BindParameter, Connection, Select, and_, bindparam, case, delete, exists, func, insert, or_, select, update
 
 from transcripts.index.bulk import insert_rows, upsert_rows
+from transcripts.index.counts import Calls, counted, raised
 from transcripts.index.rows import Rows
 from transcripts.index.schema import (
-    boundaries,
-    entries,
     files,
     messages,
     nodes,
-    problems,
     projects,
     responses,
     session_models,
@@ -37,15 +37,38 @@ from transcripts.index.schema import (
 
 _SLICE = 400
 
+# made once: putting such a query together takes longer than answering it
+_FILE: BindParameter[int] = bindparam("file")
+_ABOUT = select(*files.c["source", "project_key", "session_id"]).where(files.c.id == _FILE)
+_BEFORE = select(sessions).where(sessions.c.file == _FILE)
+_TAG = select(func.nullif(tags.c.tag, "")).where(tags.c.file == _FILE)
+_GIVEN = select(titles.c.kind, titles.c.title).where(titles.c.file == _FILE)
+_SUMMARY = (
+    select(summaries.c.summary)
+    .join(nodes, and_(nodes.c.uuid == summaries.c.leaf_uuid, nodes.c.file == _FILE))
+    .join(messages, messages.c.node == nodes.c.id)
+    .join(files, files.c.id == summaries.c.file)
+    .order_by(messages.c.offset.desc(), files.c.path.desc(), summaries.c.offset.desc())
+    .limit(1)
+)
+_PROJECT = select(projects.c.id).where(
+    projects.c.source == bindparam("source"), projects.c.key == bindparam("key"), projects.c.path == bindparam("path")
+)
+_MODELS = select(session_models.c.model).where(session_models.c.file == _FILE)
+_TOLD = select(usage.c.response).where(usage.c.file == _FILE)
+_TOLD_OF = _TOLD.where(usage.c.message_id.in_(bindparam("some", expanding=True)))
 
-def update_session(connection: Connection, file: int, rows: Rows | None = None, count: bool = True) -> None:
+
+def update_session(
+    connection: Connection, file: int, rows: Rows | None = None, count: bool = True, calls: Calls | None = None
+) -> None:
     """Make the session row of a main transcript anew; `rows` are the lines that have just been added.
 
-    Without `count` the numbers stay as they are: for a file of which more lines follow at once. Cost with it: one pass over
-    the index of the file's messages.
+    Without `count` the numbers stay as they are: for a file of which more lines follow at once. With `calls` (how those of
+    `rows` stood before) they are raised by what was added. Cost else: one pass over the index of the file's messages.
     """
-    about = connection.execute(select(files).where(files.c.id == file)).one()
-    before = connection.execute(select(sessions).where(sessions.c.file == file)).one_or_none()
+    about = connection.execute(_ABOUT, {"file": file}).one()
+    before = connection.execute(_BEFORE, {"file": file}).one_or_none()
     carried = {
         "first_prompt": (before and before.first_prompt) or (rows and rows.first_prompt) or None,
         "cwd": (before and before.cwd) or (rows and rows.cwd) or None,
@@ -58,15 +81,20 @@ def update_session(connection: Connection, file: int, rows: Rows | None = None, 
         "session_id": about.session_id,
         **carried,
         **_title(connection, file, carried["first_prompt"]),
-        "tag": connection.scalar(select(func.nullif(tags.c.tag, "")).where(tags.c.file == file)),
+        "tag": connection.scalar(_TAG, {"file": file}),
     }
-    values = (_counts(connection, file) if count or before is None else dict(before._mapping)) | values
+    if before is not None and not count:
+        values = dict(before._mapping) | values
+    elif before is not None and rows is not None and calls is not None:
+        values = raised(connection, file, before, rows, calls) | values
+    else:
+        values = counted(connection, file) | values
     upsert_rows(connection, sessions, [tuple(values[column.name] for column in sessions.columns)])
     if before is not None and before.project != values["project"]:
         _drop_if_unused(connection, before.project)
     models = {message.model for message in rows.messages if message.model} if rows else set()
-    known = set(connection.scalars(select(session_models.c.model).where(session_models.c.file == file)))
-    new = sorted(models - known - {"<synthetic>"})  # the client's own words are no model's
+    models.discard("<synthetic>")  # the client's own words are no model's
+    new = sorted(models - set(connection.scalars(_MODELS, {"file": file}))) if models else []
     insert_rows(connection, session_models, [(file, model) for model in new])
 
 
@@ -89,25 +117,40 @@ def update_responses(connection: Connection, keys: Iterable[str]) -> None:
     wanted = sorted(set(keys))
     for at in range(0, len(wanted), _SLICE):
         some = wanted[at : at + _SLICE]
-        connection.execute(delete(responses).where(responses.c.response.in_(some)))
-        connection.execute(insert(responses).from_select([column.name for column in responses.columns], _chosen(some)))
+        connection.execute(_UNCHOSEN, {"keys": some})
+        connection.execute(_CHOSEN, {"keys": some})
+
+
+def update_copies(connection: Connection, calls: Iterable[str]) -> None:
+    """Mark, of the calls with these ids, all but one of those that stand in several files."""
+    wanted = sorted(set(calls))
+    for at in range(0, len(wanted), _SLICE):
+        doubtful = list(connection.scalars(_DOUBTFUL, {"keys": wanted[at : at + _SLICE]}))
+        for row in connection.execute(_PLACES, {"keys": doubtful}).all() if doubtful else ():
+            if row.is_copy != (row.place > 1):
+                connection.execute(_MARK, {"of": row.file, "call": row.tool_use_id, "mark": row.place > 1})
+
+
+def calls_of(connection: Connection, file: int) -> list[str]:
+    """The ids of the calls that a file holds."""
+    return list(connection.scalars(_CALLS, {"file": file}))
 
 
 def responses_of(connection: Connection, file: int, message_ids: list[str] | None = None) -> list[str]:
     """The keys of the responses that a file tells of, or of those among them with these message ids."""
-    told = select(usage.c.response).where(usage.c.file == file)
     if message_ids is None:
-        return list(connection.scalars(told))
+        return list(connection.scalars(_TOLD, {"file": file}))
     slices = (message_ids[at : at + _SLICE] for at in range(0, len(message_ids), _SLICE))
-    return [key for some in slices for key in connection.scalars(told.where(usage.c.message_id.in_(some)))]
+    return [key for some in slices for key in connection.scalars(_TOLD_OF, {"file": file, "some": some})]
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------------
 
 
-def _chosen(keys: list[str]) -> Select[Any]:
+def _chosen() -> Select[Any]:
+    """The rows of the responses with these `keys`."""
     cached = usage.c.input_tokens + usage.c.cache_read_tokens + usage.c.cache_write_5m_tokens + usage.c.cache_write_1h_tokens
-    by_time = (usage.c.timestamp.is_(None), usage.c.timestamp, files.c.session_id, files.c.path, files.c.version)
+    by_time = (usage.c.timestamp.is_(None), usage.c.timestamp, files.c.session_id, files.c.path, files.c.version, files.c.source)
     most = (usage.c.output_tokens.desc(), cached.desc(), *by_time)
     ranked = (
         select(
@@ -117,17 +160,50 @@ def _chosen(keys: list[str]) -> Select[Any]:
             func.min(usage.c.timestamp).over(partition_by=usage.c.response).label("earliest"),
         )
         .join(files, files.c.id == usage.c.file)
-        .where(usage.c.response.in_(keys))
+        .where(usage.c.response.in_(bindparam("keys", expanding=True)))
         .subquery()
     )
     columns = [ranked.c.earliest if column.name == "timestamp" else ranked.c[column.name] for column in responses.columns]
     return select(*columns).where(ranked.c.rank == 1)
 
 
+_CALLS = select(tool_calls.c.tool_use_id).where(tool_calls.c.file == _FILE)
+_OF_THESE = tool_calls.c.tool_use_id.in_(bindparam("keys", expanding=True))
+_DOUBTFUL = (
+    select(tool_calls.c.tool_use_id)
+    .where(_OF_THESE)
+    .group_by(tool_calls.c.tool_use_id)
+    .having(or_(func.count() > 1, func.count(case((tool_calls.c.is_copy, 1))) > 0))
+)
+_PLACES = (
+    select(
+        *tool_calls.c["file", "tool_use_id", "is_copy"],
+        func.row_number()
+        .over(
+            partition_by=(tool_calls.c.tool_use_id, tool_calls.c.called_at),
+            order_by=(
+                tool_calls.c.answered_at.is_(None),
+                tool_calls.c.answered_at,
+                *files.c["session_id", "path", "version", "source"],
+            ),
+        )
+        .label("place"),
+    )
+    .join(files, files.c.id == tool_calls.c.file)
+    .where(_OF_THESE)
+)
+_MARK = (
+    update(tool_calls)
+    .where(tool_calls.c.file == bindparam("of"), tool_calls.c.tool_use_id == bindparam("call"))
+    .values(is_copy=bindparam("mark"))
+)
+_UNCHOSEN = delete(responses).where(responses.c.response.in_(bindparam("keys", expanding=True)))
+_CHOSEN = insert(responses).from_select([column.name for column in responses.columns], _chosen())
+
+
 def _project(connection: Connection, source: str, key: str, cwd: str | None) -> int:
     path = cwd or key
-    same = and_(projects.c.source == source, projects.c.key == key, projects.c.path == path)
-    found = connection.scalar(select(projects.c.id).where(same))
+    found = connection.scalar(_PROJECT, {"source": source, "key": key, "path": path})
     if found is None:
         new = insert(projects).returning(projects.c.id)
         found = connection.execute(new, {"source": source, "key": key, "path": path}).scalar_one()
@@ -140,53 +216,11 @@ def _drop_if_unused(connection: Connection, project: int) -> None:
 
 def _title(connection: Connection, file: int, first_prompt: str | None) -> dict[str, str | None]:
     """custom title > ai title > summary that names one of the file's messages > first prompt; an empty one is none."""
-    given = dict(connection.execute(select(titles.c.kind, titles.c.title).where(titles.c.file == file)).all())
+    given = dict(connection.execute(_GIVEN, {"file": file}).all())
     for kind in ("custom-title", "ai-title"):
         if given.get(kind):
             return {"title": given[kind], "title_kind": kind}
-    leaf = (
-        select(summaries.c.summary)
-        .join(nodes, and_(nodes.c.uuid == summaries.c.leaf_uuid, nodes.c.file == file))
-        .join(messages, messages.c.node == nodes.c.id)
-        .join(files, files.c.id == summaries.c.file)
-        .order_by(messages.c.offset.desc(), files.c.path.desc(), summaries.c.offset.desc())
-        .limit(1)
-    )
-    summary = connection.scalar(leaf)
+    summary = connection.scalar(_SUMMARY, {"file": file})
     if summary:
         return {"title": summary, "title_kind": "summary"}
     return {"title": first_prompt, "title_kind": "prompt" if first_prompt else None}
-
-
-def _counts(connection: Connection, file: int) -> dict[str, int | None]:
-    main = messages.c.is_sidechain.is_(False)
-    spoken = and_(main, messages.c.type.in_(("user", "assistant")))
-    counted = connection.execute(
-        select(
-            func.min(case((spoken, messages.c.timestamp))).label("created_at"),
-            func.max(case((spoken, messages.c.timestamp))).label("last_activity_at"),
-            func.count(case((spoken, 1))).label("message_count"),
-            func.count(case((messages.c.is_prompt, 1))).label("prompt_count"),
-        ).where(messages.c.file == file)
-    ).one()
-    return {**counted._mapping, **_other_counts(connection, file)}
-
-
-def _other_counts(connection: Connection, file: int) -> dict[str, int]:
-    parent = messages.alias()
-    missing = and_(
-        messages.c.file == file,
-        messages.c.parent.is_not(None),
-        ~exists().where(parent.c.node == messages.c.parent),
-    )
-    answered = tool_calls.c.result_entry.is_not(None)
-    called = and_(tool_calls.c.file == file, tool_calls.c.call_entry.is_not(None))
-    counts: dict[str, Select[Any]] = {
-        "tool_call_count": select(func.count()).select_from(tool_calls).where(called),
-        "unanswered_count": select(func.count()).select_from(tool_calls).where(called, ~answered),
-        "missing_parent_count": select(func.count()).select_from(messages).where(missing),
-        "compaction_count": select(func.count(boundaries.c.node.distinct())).where(boundaries.c.file == file),
-        "entry_count": select(func.count()).select_from(entries).where(entries.c.file == file, entries.c.type.is_not(None)),
-        "problem_count": select(func.count()).select_from(problems).where(problems.c.file == file),
-    }
-    return {name: connection.scalar(query) or 0 for name, query in counts.items()}

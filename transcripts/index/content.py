@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
-from transcripts.index.schema import DERIVED, entries, files, nodes, projects, responses
+from transcripts.index.schema import DERIVED, entries, files, nodes, projects, responses, tool_calls
 
 Content = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
 """table -> place of a row -> its columns. Places are offsets, uuids, and the like."""
@@ -31,7 +31,7 @@ def content(connection: Connection, file: int) -> Content:
             values = {
                 name: _meaning(connection, table, name, value, offsets, uuids)
                 for name, value in row.items()
-                if name not in ("file", "id")
+                if name not in ("file", "id", "is_copy")
             }
             place = _place(table, values)
             while place in rows:  # a row too many must not hide behind the one it repeats
@@ -41,13 +41,22 @@ def content(connection: Connection, file: int) -> Content:
 
 
 def totals(connection: Connection) -> Content:
-    """What is told of all files together: the responses, and the projects."""
+    """What is told of all files together: the responses, the calls that have copies, and the projects."""
     rows = connection.execute(
         select(responses, files.c.path, files.c.version).join(files, files.c.id == responses.c.owner)
     ).mappings()
+    several = (
+        select(*tool_calls.c["tool_use_id", "called_at", "is_copy"], *files.c["path", "version", "source"])
+        .join(files, files.c.id == tool_calls.c.file)
+        .where(tool_calls.c.tool_use_id.in_(select(tool_calls.c.tool_use_id).where(tool_calls.c.is_copy)))
+        .order_by(tool_calls.c.tool_use_id, files.c.path, files.c.version, files.c.source)
+    )
     return {
         "responses": {
             (row["response"],): {name: value for name, value in row.items() if name not in ("owner", "response")} for row in rows
+        },
+        "calls": {
+            (row["tool_use_id"], row["called_at"], at): dict(row) for at, row in enumerate(connection.execute(several).mappings())
         },
         "projects": {tuple(row): {} for row in connection.execute(select(*projects.c["path", "key", "source"]))},
     }

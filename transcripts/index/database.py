@@ -9,12 +9,14 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
@@ -25,13 +27,20 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 from transcripts.errors import DatabaseBusy, DatabaseTooNew, DatabaseUnusable
 from transcripts.files.private import make_folders
 
-REVISION = "0001"
+REVISION = "0003"
 """The newest migration that this release knows."""
 
 APPLICATION_ID = 0x7472_6E73  # "trns": lets `file` and others tell our databases from those of other programs
 LOCK_TIMEOUT = 60.0  # seconds
 _patience: ContextVar[float] = ContextVar("patience")
 _LOCK_NOT_AVAILABLE = "55P03"  # what PostgreSQL says when a lock was waited for in vain
+_PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "temp_store = MEMORY",
+    "cache_size = -32768",
+    "wal_autocheckpoint = 4000",  # 16 MB: a checkpoint waits for the disk, and of small writes each third would make one
+)
 _BUSY_TIMEOUT = 10_000  # milliseconds that SQLite itself waits, for writers that do not know our lock file
 
 SearchText = Callable[[int, int], str | None]
@@ -49,6 +58,8 @@ class Database:
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.path = self.url.database or "" if self.is_sqlite else self.url.render_as_string(hide_password=True)
         self.lock_timeout = LOCK_TIMEOUT
+        self._observer: sqlite3.Connection | None = None
+        self._observing = Lock()
         if self.is_sqlite:
             _refuse_foreign(self.path)
             _make_private(self.path)
@@ -69,6 +80,23 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+        with self._observing:
+            if self._observer is not None:
+                self._observer.close()
+                self._observer = None
+
+    def version(self) -> int | None:
+        """A number that is another one once anything was written to the database, by whomever; None where none is told.
+
+        Cost: microseconds. SQLite tells a connection what others did, so it is one that only looks.
+        """
+        if not self.is_sqlite:
+            return None
+        with self._observing:
+            if self._observer is None:
+                where = f"file:{quote(self.path)}?mode=ro"
+                self._observer = sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
+            return int(self._observer.execute("PRAGMA data_version").fetchone()[0])
 
     @contextmanager
     def patience(self, seconds: float) -> Iterator[None]:
@@ -109,6 +137,24 @@ class Database:
             except OperationalError as error:
                 raise self._translated(error, patience) from error
 
+    def compact(self) -> None:
+        """Write a SQLite database anew, so that nothing of what was removed is left in free pages or in its log.
+
+        Takes its size again on the disk meanwhile. Raises DatabaseBusy and DatabaseUnusable; then it is as it was.
+        """
+        if not self.is_sqlite:
+            return
+        with self._locked(_patience.get(self.lock_timeout)), self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection  # VACUUM runs in no transaction
+            try:
+                driver.execute("PRAGMA temp_store = FILE")  # the whole database is written there
+                driver.execute("VACUUM")
+                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.OperationalError as error:
+                raise self._translated(OperationalError("VACUUM", None, error)) from error
+            finally:
+                driver.execute("PRAGMA temp_store = MEMORY")
+
     @contextmanager
     def _locked(self, timeout: float) -> Iterator[None]:
         if self._lock is None:
@@ -138,8 +184,9 @@ class Database:
 
     def _engine(self) -> Engine:
         if not self.is_sqlite:
-            return create_engine(self.url)
+            return _without_stops_logged(create_engine(self.url))
         engine = create_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT / 1000, "check_same_thread": False})
+        _without_stops_logged(engine)
 
         @event.listens_for(engine, "connect")
         def _connect(connection: sqlite3.Connection, record: Any) -> None:
@@ -147,7 +194,7 @@ class Database:
             bound: list[SearchText] = []  # what stands behind the SQL function: see fulltext.bound_texts
             record.info["search_text"] = bound
             connection.create_function("search_text", 2, lambda *args: bound[-1](*args) if bound else None)
-            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "temp_store = MEMORY", "cache_size = -32768"):
+            for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")
 
         @event.listens_for(engine, "begin")
@@ -192,6 +239,17 @@ def take_turn(connection: Connection, seconds: float) -> None:
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}")
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})")
     connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
+
+
+def _without_stops_logged(engine: Engine) -> Engine:
+    """The engine, whose pool logs no user's stop that comes while a connection is closed: it is raised, and no fault."""
+    pool = type(engine.pool)
+    logging.getLogger(f"{pool.__module__}.{pool.__name__}").addFilter(_is_fault)
+    return engine
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 def _url(url: str | os.PathLike[str]) -> URL:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Table, and_, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Select, Table, and_, bindparam, delete, func, select, update
 
 from transcripts.errors import Problem
 from transcripts.index import schema
 from transcripts.index.bulk import insert_rows, upsert_rows
-from transcripts.index.rows import Message, Rows, Usage
+from transcripts.index.rows import COMMAND, Rows, Usage
 
 _SLICE = 500  # values bound to one statement
 _usage_values = attrgetter(*(field.name for field in fields(Usage)))
@@ -32,7 +33,7 @@ def add(connection: Connection, file: int, rows: Rows) -> list[Problem]:
     """
     insert_rows(connection, schema.entries, [(row[0], file, *row[1:]) for row in rows.entries])
     nodes = _Nodes(connection, file, rows)
-    problems = [*rows.problems, *_add_messages(connection, file, rows.messages, nodes)]
+    problems = [*rows.problems, *_add_messages(connection, file, rows, nodes)]
     nodes.repoint_children()
     _add_session_lines(connection, file, rows, nodes)
     _add_calls(connection, file, rows, nodes)
@@ -60,7 +61,12 @@ def remove(connection: Connection, file: int) -> None:
 
 def next_key(connection: Connection, table: Table, column: str = "id", at_least: int = 0) -> int:
     """The first unused key of a table whose keys are given out here."""
-    return max(connection.scalar(select(func.max(table.c[column]))) or 0, at_least) + 1
+    return max(connection.scalar(_highest(table, column)) or 0, at_least) + 1
+
+
+@cache
+def _highest(table: Table, column: str) -> Select[Any]:
+    return select(func.max(table.c[column]))
 
 
 # -- nodes ---------------------------------------------------------------------------------------------------------------
@@ -84,7 +90,7 @@ class _Nodes:
         self._by_uuid: dict[str, _Node] = {}
         named = list(dict.fromkeys(_named(rows)))
         for some in _slices(named):
-            found = connection.execute(_NODE.where(schema.nodes.c.uuid.in_(some), schema.nodes.c.file == file))
+            found = connection.execute(_NODES, {"file": file, "some": some})
             self._by_uuid.update((uuid, _Node(*values)) for uuid, *values in found)
         known = {node.key for node in self._by_uuid.values()}
         key = next_key(connection, schema.nodes)
@@ -94,6 +100,7 @@ class _Nodes:
         self._moved = False  # whether a progress line leads elsewhere than it did, or no longer leads on
         self._late = self._bridge(rows, known)
         self._cross(rows)
+        rows.reaches_back = self._moved or bool(self._late)
         made = ((uuid, self._by_uuid[uuid]) for uuid in new)
         insert_rows(connection, schema.nodes, [(node.key, file, uuid, node.progress, node.bridge) for uuid, node in made])
 
@@ -172,6 +179,8 @@ _NODE = select(
     func.coalesce(schema.messages.c.is_mapped, False),
 ).outerjoin(schema.messages, schema.messages.c.node == schema.nodes.c.id)
 
+_NODES = _NODE.where(schema.nodes.c.uuid.in_(bindparam("some", expanding=True)), schema.nodes.c.file == bindparam("file"))
+
 
 def _repoint_all(connection: Connection, file: int, past_progress: Callable[[int], int | None]) -> None:
     """Find the parents of all messages of a file anew. Cost: the messages of the file."""
@@ -206,11 +215,11 @@ def _slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
 # -- tables ----------------------------------------------------------------------------------------------------------------
 
 
-def _add_messages(connection: Connection, file: int, messages: list[Message], nodes: _Nodes) -> list[Problem]:
+def _add_messages(connection: Connection, file: int, rows: Rows, nodes: _Nodes) -> list[Problem]:
     """Write chain lines, the later of one uuid in place of the earlier; a line the client does not map replaces none."""
     added: list[tuple[Any, ...]] = []
     problems: list[Problem] = []
-    for message in messages:
+    for message in rows.messages:
         node, parent = nodes.message(message.uuid), nodes.parent(message.parent_uuid)
         source = nodes[message.source_uuid] if message.source_uuid not in (None, message.parent_uuid) else None
         if message.parent_uuid == message.uuid:
@@ -218,6 +227,7 @@ def _add_messages(connection: Connection, file: int, messages: list[Message], no
         if node.first_offset is not None:
             again = f"a uuid again that stood at {node.first_offset}"
             problems.append(Problem("", again, message.offset, message.length, message.uuid[:80]))
+            rows.reaches_back = True
             if not message.is_mapped:
                 continue
         else:
@@ -235,13 +245,19 @@ def _add_messages(connection: Connection, file: int, messages: list[Message], no
 
 def _add_session_lines(connection: Connection, file: int, rows: Rows, nodes: _Nodes) -> None:
     insert_rows(connection, schema.summaries, [(row[0], file, *row[1:]) for row in rows.summaries])
-    upsert_rows(connection, schema.titles, [(file, kind, *row) for kind, row in rows.titles.items()])
+    given = [(file, kind, *row) for kind, row in rows.titles.items()]
+    upsert_rows(connection, schema.titles, [row for row in given if row[1] != COMMAND])
+    command = [row for row in given if row[1] == COMMAND]
+    upsert_rows(connection, schema.titles, command, keep=("title",), conflict={"entry": "titles.entry"})  # the first one stays
     upsert_rows(connection, schema.tags, [(file, *rows.tag)] if rows.tag else [])
     upsert_rows(connection, schema.snapshots, [(file, *key, entry) for key, entry in rows.snapshots.items()])
     upsert_rows(connection, schema.events, [(file, *key, entry) for key, entry in rows.events.items()])
     insert_rows(connection, schema.snips, [(entry, file, nodes[uuid], removed) for entry, uuid, removed in rows.snips])
     boundaries = [(entry, file, offset, nodes[uuid], *rest) for entry, offset, uuid, *rest in rows.boundaries]
     insert_rows(connection, schema.boundaries, boundaries)
+    insert_rows(connection, schema.prompts, [(row[0], file, *row[1:]) for row in rows.prompts])
+    insert_rows(connection, schema.errors, [(row[0], file, *row[1:]) for row in rows.errors])
+    upsert_rows(connection, schema.client_costs, [(file, *rows.client_cost)] if rows.client_cost else [])
     if rows.pointer or rows.last_prompt:
         entry, offset, leaf, explicit = rows.pointer or (None, None, None, False)
         kept = () if rows.pointer else ("entry", "offset", "leaf_uuid", "explicit")
@@ -254,28 +270,24 @@ def _add_session_lines(connection: Connection, file: int, rows: Rows, nodes: _No
         )
 
 
+_FIRST_RESULT = "CASE WHEN tool_calls.result_entry IS NULL THEN {} ELSE {} END"
+
+
 def _add_calls(connection: Connection, file: int, rows: Rows, nodes: _Nodes) -> None:
     """A call and its result meet in one row, whichever comes first; the first result counts (FORMAT.md 3.9)."""
     result = ("result_entry", "result_node", "answered_at", "is_error", "agent_id")
-    call = ("name", "target", "call_entry", "call_node", "called_at")
-    upsert_rows(
-        connection,
-        schema.tool_calls,
-        [
-            (file, key, row.name, row.target, row.entry, nodes[row.uuid], row.timestamp, None, None, None, None, None)
-            for key, row in rows.calls.items()
-        ],
-        keep=result,
-    )
-    upsert_rows(
-        connection,
-        schema.tool_calls,
-        [
-            (file, key, None, None, None, None, None, row.entry, nodes[row.uuid], row.timestamp, row.is_error, row.agent_id)
-            for key, row in rows.results.items()
-        ],
-        keep=call,
-        conflict={
-            name: f"CASE WHEN tool_calls.result_entry IS NULL THEN excluded.{name} ELSE tool_calls.{name} END" for name in result
-        },
-    )
+    call = ("name", "target", "call_entry", "call_node", "called_at", "program", "path")
+    nothing = (None,) * 5
+    called = [
+        (file, key, row.name, row.target, row.entry, nodes[row.uuid], row.timestamp, *nothing, row.program, row.path, False, None)
+        for key, row in rows.calls.items()
+    ]
+    duration = {"duration": "tool_calls.answered_at - excluded.called_at"}
+    upsert_rows(connection, schema.tool_calls, called, keep=result, conflict=duration)
+    answered = [
+        (file, key, *nothing, row.entry, nodes[row.uuid], row.timestamp, row.is_error, row.agent_id, None, None, False, None)
+        for key, row in rows.results.items()
+    ]
+    first = {name: _FIRST_RESULT.format(f"excluded.{name}", f"tool_calls.{name}") for name in result}
+    first["duration"] = _FIRST_RESULT.format("excluded.answered_at - tool_calls.called_at", "tool_calls.duration")
+    upsert_rows(connection, schema.tool_calls, answered, keep=call, conflict=first)

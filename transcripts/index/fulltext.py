@@ -1,10 +1,12 @@
 """The search index: it trails the entries by one mark, and agrees with them.
 
 Invariants:
-- Every entry of a searched type with a key up to the mark has exactly one row in `search`, with the text that text.py makes
-  of its kept bytes; no other row exists. `compare` proves it.
-- The mark rises in transactions of its own, in ascending order of keys. A kill between an import and this costs nothing:
-  what is missing is indexed by the next drain.
+- Every entry with a key up to the mark of which text.py makes a text has exactly one row in `search`, with that text; no
+  other row exists. `compare` proves it.
+- Every row lies in one of the `search_spans`, and its entry's time within the span's. `search_tools` tells of entries that
+  are there, and of no others.
+- The mark rises in ascending order of keys, in transactions of its own, or (`follow`) in that which adds a few entries. A
+  kill between an import and this costs nothing: what is missing is indexed by the next drain.
 - An entry leaves the index before it leaves `entries`, with the very text that was indexed: FTS5 takes the words of a
   deleted row from its caller, and a text that differs by one word would damage the index without a sign.
 - SQLite only; PostgreSQL keeps no search index yet.
@@ -15,33 +17,48 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from sqlite3 import DatabaseError as SQLiteError
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, select
+import orjson
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, select
 from sqlalchemy.exc import DatabaseError
 
 from transcripts.errors import ChunkDamaged
-from transcripts.files.entry import load
 from transcripts.index.archive import Archive
+from transcripts.index.bulk import upsert_rows
 from transcripts.index.database import Database, SearchText
 from transcripts.index.report import Meter, Progress
-from transcripts.index.schema import SEARCH_COLUMNS, TEXT_VERSION, entries, meta
+from transcripts.index.schema import SEARCH_COLUMNS, TEXT_VERSION, entries, files, meta, search_spans, search_tools
+from transcripts.index.scope import Place
 from transcripts.index.text import SEARCHED_TYPES, Texts, texts
 
 BATCH = 2000  # documents a transaction: a commit each 1,000 costs 1.2 times one commit, each 100 twice
+_MANY = 10_000  # documents that FTS5 writes in several parts
+FEW = 1000  # documents that the transaction which adds them may index too
+SPAN = 2000  # entries of a span, at least, before the next begins
 _COLUMNS = ", ".join(SEARCH_COLUMNS)
+_VALUES = ", ".join("?" * (1 + len(SEARCH_COLUMNS)))
 _VOCABULARY = {  # each word of each row, and the sizes of rows: as found, and as the texts would have it
     "words": ("temp.words_found", "temp.words_truth"),
     "sizes": ("main.search_docsize", "temp.search_truth_docsize"),
 }
-_UNREADABLE: Texts = (None, None, None, None, None)
+_VALUE = select(meta.c.value).where(meta.c.key == bindparam("key"))
+_LAST_SPAN = select(search_spans).order_by(search_spans.c.first.desc()).limit(1)
+_PLACE = select(*files.c["source", "project_key", "session_id"]).where(files.c.id == bindparam("file"))
+_UNREADABLE: Final = ()  # what stands for the texts of a record whose bytes cannot be read
+_ANSWERED = """
+    INSERT INTO search_tools (entry, names)
+    SELECT e.id, json_group_array(DISTINCT t.name) FROM entries AS e
+    CROSS JOIN messages AS m ON m.file = e.file AND m."offset" = e."offset" AND m.result_ids IS NOT NULL
+    CROSS JOIN json_each(m.result_ids) AS r CROSS JOIN tool_calls AS t ON t.file = m.file AND t.tool_use_id = r.value
+    WHERE e.id BETWEEN ? AND ? AND t.name <> '' GROUP BY e.id"""
 _MARK = "search_mark"
 _VERSION = "search_text_version"
 
 
 def mark(connection: Connection) -> int:
     """The key of the last entry that has been indexed."""
-    return int(connection.scalar(select(meta.c.value).where(meta.c.key == _MARK)) or 0)
+    return int(connection.scalar(_VALUE, {"key": _MARK}) or 0)
 
 
 def pending(connection: Connection) -> int:
@@ -51,7 +68,7 @@ def pending(connection: Connection) -> int:
 
 def ensure_version(connection: Connection) -> None:
     """Empty the index when the texts are made by other rules than it was filled with."""
-    version = connection.scalar(select(meta.c.value).where(meta.c.key == _VERSION))
+    version = connection.scalar(_VALUE, {"key": _VERSION})
     if version != str(TEXT_VERSION):
         reset(connection)
         _set(connection, _VERSION, str(TEXT_VERSION))
@@ -60,6 +77,8 @@ def ensure_version(connection: Connection) -> None:
 def reset(connection: Connection) -> None:
     """Empty the index; the next drain fills it again."""
     connection.exec_driver_sql("INSERT INTO search (search) VALUES ('delete-all')")
+    connection.execute(delete(search_spans))
+    connection.execute(delete(search_tools))
     _set(connection, _MARK, "0")
 
 
@@ -68,7 +87,7 @@ def drain(database: Database, limit: int | None = None, progress: Callable[[Prog
     passed = 0
     advance = Meter(progress, _waiting_bytes(database) if progress else 0, "texts")
     with database.read() as connection:  # with nothing to do, no writer is waited for
-        version = connection.scalar(select(meta.c.value).where(meta.c.key == _VERSION))
+        version = connection.scalar(_VALUE, {"key": _VERSION})
         if version == str(TEXT_VERSION) and not pending(connection):
             return 0
     while limit is None or passed < limit:
@@ -79,7 +98,17 @@ def drain(database: Database, limit: int | None = None, progress: Callable[[Prog
             break
         passed += step
         advance(size)
+    if passed >= _MANY:
+        with database.write() as connection:
+            if passed > mark(connection) // 2:  # a first import: its parts become one, for a twentieth of what it cost
+                connection.exec_driver_sql("INSERT INTO search (search) VALUES ('optimize')")
     return passed
+
+
+def follow(connection: Connection) -> int:
+    """Index what waits, within a transaction that has just added entries; how many were passed: none where more than FEW wait."""
+    ensure_version(connection)
+    return _step(connection, FEW + 1, FEW)[0]
 
 
 def remove(connection: Connection, wanted: ColumnElement[bool]) -> None:
@@ -89,13 +118,22 @@ def remove(connection: Connection, wanted: ColumnElement[bool]) -> None:
     """
     if connection.dialect.name != "sqlite":
         return
-    for key, found in _documents(connection, wanted & (entries.c.id <= mark(connection))):
-        if found is None:
+    indexed = wanted & (entries.c.id <= mark(connection))
+    for key, found in _documents(connection, indexed):
+        if found is _UNREADABLE:
             reset(connection)
             return
-        connection.exec_driver_sql(
-            f"INSERT INTO search (search, rowid, {_COLUMNS}) VALUES ('delete', ?, ?, ?, ?, ?, ?)", (key, *found)
-        )
+        if found is not None:
+            connection.exec_driver_sql(
+                f"INSERT INTO search (search, rowid, {_COLUMNS}) VALUES ('delete', {_VALUES})", (key, *found)
+            )
+    connection.execute(delete(search_tools).where(search_tools.c.entry.in_(select(entries.c.id).where(indexed))))
+
+
+def purge(connection: Connection) -> None:
+    """Merge the index into one part, so that no word of a removed entry is left in it. Cost: that of writing it anew."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("INSERT INTO search (search) VALUES ('optimize')")
 
 
 def compare(connection: Connection) -> list[int]:
@@ -109,6 +147,23 @@ def compare(connection: Connection) -> list[int]:
         except (DatabaseError, SQLiteError):
             return _differing(connection)
         return []
+
+
+def misplaced(connection: Connection) -> list[int]:
+    """The keys of entries that are indexed and lie in no span, or whose time does not lie in it; and of tools without entry."""
+    span = "SELECT {} FROM search_spans AS s WHERE s.first <= e.id ORDER BY s.first DESC LIMIT 1"
+    outside = " OR ".join(
+        [f"coalesce(({span.format('s.last')}), 0) < e.id"]
+        + [
+            f"coalesce(e.timestamp {sign} ({span.format(f's.{edge}')}), true)"
+            for sign, edge in (("<", "oldest"), (">", "newest"))
+        ]
+    )
+    indexed = (
+        f"SELECT e.id FROM search_docsize AS d JOIN entries AS e ON e.id = d.id WHERE e.timestamp IS NOT NULL AND ({outside})"
+    )
+    left = "SELECT t.entry FROM search_tools AS t LEFT JOIN entries AS e ON e.id = t.entry WHERE e.id IS NULL"
+    return [row[0] for statement in (indexed, left) for row in connection.exec_driver_sql(statement)]
 
 
 def _differing(connection: Connection) -> list[int]:
@@ -151,18 +206,40 @@ def text_of(connection: Connection) -> SearchText:
 class _Texts:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._archive: tuple[int, Archive] | None = None
-        self._last: tuple[int, Texts] | None = None
+        self._reader = _Reader(connection)
+        self._last: tuple[int, Texts | None] | None = None
 
     def column(self, entry: int, column: int) -> str | None:
         if self._last is None or self._last[0] != entry:
-            row = self._connection.execute(
-                select(entries.c.file, entries.c.offset, entries.c.length).where(entries.c.id == entry)
-            ).one()
-            if self._archive is None or self._archive[0] != row.file:
-                self._archive = (row.file, Archive(self._connection, row.file))
-            self._last = (entry, _texts_at(self._archive[1], row.offset, row.length) or _UNREADABLE)
-        return self._last[1][column]
+            row = self._connection.execute(_records().where(entries.c.id == entry)).one()
+            self._last = (entry, self._reader.texts(*row[1:]) or None)
+        found = self._last[1]
+        return None if found is None else found[column]
+
+
+class _Reader:
+    """Makes the texts of records from their kept bytes; asked for in order, a chunk is read once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._file: int | None = None
+        self._since = 0
+
+    def texts(self, file: int, offset: int, length: int, kind: str, answered: str | None) -> Texts | tuple[()] | None:
+        if file != self._file or offset < self._since:
+            self._archive = Archive(self._connection, file, offset)
+            self._place = Place(*self._connection.execute(_PLACE, {"file": file}).one())
+            self._file, self._since = file, offset
+        try:
+            return texts(self._archive.read_at(offset, length), kind, self._place, orjson.loads(answered or "[]"))
+        except ChunkDamaged:
+            return _UNREADABLE
+
+
+def _records() -> Select[Any]:
+    """Of entries all that their texts are made of."""
+    columns = entries.c["id", "file", "offset", "length", "type"]
+    return select(*columns, search_tools.c.names).outerjoin(search_tools, search_tools.c.entry == entries.c.id)
 
 
 def _waiting_bytes(database: Database) -> int:
@@ -171,45 +248,42 @@ def _waiting_bytes(database: Database) -> int:
         return int(connection.exec_driver_sql(waiting, (mark(connection),)).scalar() or 0)
 
 
-def _step(connection: Connection, limit: int) -> tuple[int, int]:
-    """Index the next entries; how many, and their bytes."""
+def _step(connection: Connection, limit: int, most: int | None = None) -> tuple[int, int]:
+    """Index the next entries, at most `limit`, and none where more than `most` are met; how many, and their bytes."""
     start = mark(connection)
-    last, count, size = connection.exec_driver_sql(
-        "SELECT max(id), count(*), sum(length) FROM (SELECT id, length FROM entries WHERE id > ? ORDER BY id LIMIT ?)",
+    last, count, size, oldest, newest = connection.exec_driver_sql(
+        "SELECT max(id), count(*), sum(length), min(timestamp), max(timestamp) "
+        "FROM (SELECT id, length, timestamp FROM entries WHERE id > ? ORDER BY id LIMIT ?)",
         (start, limit),
     ).one()
-    if not count:
+    if not count or (most is not None and count > most):
         return 0, 0
+    connection.exec_driver_sql(_ANSWERED, (start + 1, last))
     documents = _documents(connection, (entries.c.id > start) & (entries.c.id <= last))
     driver: Any = connection.connection.driver_connection  # its executemany takes the documents one by one
     driver.executemany(
-        f"INSERT INTO search (rowid, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-        ((key, *(found or _UNREADABLE)) for key, found in documents),
+        f"INSERT INTO search (rowid, {_COLUMNS}) VALUES ({_VALUES})", ((key, *found) for key, found in documents if found)
     )
+    _add_span(connection, start + 1, last, oldest, newest)
     _set(connection, _MARK, str(last))
     return int(count), int(size)
 
 
-def _documents(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[tuple[int, Texts | None]]:
-    """The key and texts of searched entries, read in one ordered pass over their files' bytes."""
-    rows = connection.execute(
-        select(entries.c.id, entries.c.file, entries.c.offset, entries.c.length)
-        .where(wanted, entries.c.type.in_(SEARCHED_TYPES))
-        .order_by(entries.c.id)
-    ).all()
-    archive: tuple[int, Archive] | None = None
-    for key, file, offset, length in rows:
-        if archive is None or archive[0] != file:
-            archive = (file, Archive(connection, file))
-        yield key, _texts_at(archive[1], offset, length)
+def _add_span(connection: Connection, first: int, last: int, oldest: int | None, newest: int | None) -> None:
+    """Tell the times of newly indexed entries: in the last span while it is short, else in one of their own."""
+    span = connection.execute(_LAST_SPAN).one_or_none()
+    if span is not None and last - span.first < SPAN:
+        times = [time for time in (span.oldest, span.newest, oldest, newest) if time is not None]
+        first, oldest, newest = span.first, min(times, default=None), max(times, default=None)
+    upsert_rows(connection, search_spans, [(first, last, oldest, newest)])
 
 
-def _texts_at(archive: Archive, offset: int, length: int) -> Texts | None:
-    """The texts of the record at a place; None where its bytes cannot be read."""
-    try:
-        return texts(load(archive.read_at(offset, length)))
-    except ChunkDamaged:
-        return None
+def _documents(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[tuple[int, Texts | tuple[()] | None]]:
+    """The key and texts of entries that may be searched, read in one ordered pass over their files' bytes."""
+    rows = connection.execute(_records().where(wanted, entries.c.type.in_(SEARCHED_TYPES)).order_by(entries.c.id)).all()
+    reader = _Reader(connection)
+    for key, *place in rows:
+        yield key, reader.texts(*place)
 
 
 def _set(connection: Connection, key: str, value: str) -> None:

@@ -16,38 +16,52 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from zlib import crc32
 
-from sqlalchemy import Connection, Row, and_, delete, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
 
 from transcripts.files.discover import TranscriptFile, seen_again
 from transcripts.files.entry import Entry, parse
 from transcripts.files.reader import Block, Line, ReadAt, blocks, lines
-from transcripts.index import archive, derive, fulltext, versions
-from transcripts.index.aggregate import named_sessions, remove_session, responses_of, update_responses, update_session
+from transcripts.index import archive, derive, fulltext, removal, tombstones, versions
+from transcripts.index.aggregate import named_sessions, responses_of, update_copies, update_responses, update_session
+from transcripts.index.counts import Calls, calls_before
 from transcripts.index.database import Database
 from transcripts.index.report import ImportReport
 from transcripts.index.rows import Rows
 from transcripts.index.schema import DERIVED_VERSION, entries, files, problems
+from transcripts.index.tombstones import Buried
 from transcripts.index.versions import Disk, Overtaken
 
 BATCH_BYTES = 4 * 1024 * 1024  # a transaction: about a tenth of a second
 _UNFINISHED = "unfinished line"
+_REACHED = select(files.c.imported_size, files.c.kept_size).where(files.c.id == bindparam("file"))
+_UNFINISHED_GONE = delete(problems).where(problems.c.file == bindparam("key"), problems.c.offset >= bindparam("since"))
 
 Advance = Callable[[int], None]
 """Called with the number of bytes just imported."""
 
+Also = Callable[[Connection, int], None]
+"""What is done in the transaction that adds the last lines of a transcript, given by the key of its file."""
 
-def import_file(database: Database, source: str, found: TranscriptFile, report: ImportReport, advance: Advance) -> None:
+
+def import_file(
+    database: Database, source: str, found: TranscriptFile, report: ImportReport, advance: Advance, also: Also | None = None
+) -> None:
     """Bring the rows of one file up to date with what stands on disk. Raises OSError when it cannot be read."""
     descriptor = os.open(found.path, os.O_RDONLY | os.O_NONBLOCK)
+    new_before = report.new
     try:
         seen = seen_again(found, os.fstat(descriptor))
         disk = Disk(seen, lambda offset, length: _pread(descriptor, offset, length))
 
         def bring_up() -> None:
             row = versions.current(database, source, disk, report)
-            _Import(database, row, disk, report, advance).run(disk.read_at, disk.found.size)
+            _Import(database, row, disk, report, advance, also).run(disk.read_at, disk.found.size)
 
-        _until_ours(bring_up)
+        try:
+            _until_ours(bring_up)
+        except Buried:
+            removal.bury_file(database, source, found)
+            report.new = new_before
     finally:
         os.close(descriptor)
 
@@ -55,11 +69,15 @@ def import_file(database: Database, source: str, found: TranscriptFile, report: 
 def derive_file(database: Database, file: int, report: ImportReport, advance: Advance) -> None:
     """Make the rows of a file again from its kept bytes alone: for one that is gone, or of an older derived version."""
 
+    def read_at(offset: int, length: int) -> bytes:
+        with database.read() as connection:  # a moment each: a reader that stays keeps SQLite's log from starting anew
+            return archive.Archive(connection, file).read_at(offset, length)
+
     def derive_rows() -> None:
         with database.read() as connection:
-            row = connection.execute(select(files).where(files.c.id == file)).one()
-            kept = archive.Archive(connection, file)
-            _Import(database, row, None, report, advance).run(kept.read_at, row.kept_size)
+            row = connection.execute(select(files).where(files.c.id == file)).one_or_none()
+        if row is not None:  # else it was forgotten meanwhile
+            _Import(database, row, None, report, advance).run(read_at, row.kept_size)
 
     _until_ours(derive_rows)
 
@@ -96,12 +114,21 @@ def _pread(descriptor: int, offset: int, length: int) -> bytes:
 class _Import:
     """One file on its way into the tables, batch by batch. `disk` is None when only kept bytes are read."""
 
-    def __init__(self, database: Database, row: Row[Any], disk: Disk | None, report: ImportReport, advance: Advance) -> None:
+    def __init__(
+        self,
+        database: Database,
+        row: Row[Any],
+        disk: Disk | None,
+        report: ImportReport,
+        advance: Advance,
+        also: Also | None = None,
+    ) -> None:
         self._database = database
         self._row = row
         self._disk = disk
         self._report = report
         self._advance = advance
+        self._also = also
 
     def run(self, read_at: ReadAt, end: int) -> None:
         """Import what stands between the offset that was reached and `end`."""
@@ -111,6 +138,7 @@ class _Import:
         if not current or not _stands(standing, read_at, row.imported_size, end):
             row = self._start_again()
             standing = []
+        self._counted = row.derived_version == DERIVED_VERSION  # whether the session's numbers are those of the rows so far
         self._imported, self._lines, self._kept = row.imported_size, row.imported_lines, row.kept_size
         for some, is_last in _batches(blocks(read_at, self._imported if row.kind != "side" else self._kept, end)):
             with self._database.write() as connection:
@@ -120,6 +148,8 @@ class _Import:
 
     def _provisional(self) -> list[Row[Any]]:
         """The entries of a last line that had no newline when it was imported."""
+        if self._row.imported_size == self._row.kept_size:
+            return []
         with self._database.read() as connection:
             return list(connection.execute(
                 select(*entries.c["offset", "length", "crc", "standing"])
@@ -131,13 +161,7 @@ class _Import:
         """Take the file's rows away, so that all of it is derived anew."""
         row = self._row
         with self._database.write() as connection:
-            touched, named = responses_of(connection, row.id), named_sessions(connection, row.id)
-            fulltext.remove(connection, entries.c.file == row.id)
-            remove_session(connection, row.id)
-            derive.remove(connection, row.id)
-            update_responses(connection, touched)
-            for session in named:
-                update_session(connection, session)
+            versions.clear(connection, row.id)
             self._compare_and_set(
                 connection,
                 row.imported_size,
@@ -151,14 +175,17 @@ class _Import:
     def _write(self, connection: Connection, some: list[Block], is_last: bool, stands: bool) -> None:
         file, path = self._row.id, self._row.path
         before, kept_before = self._imported, self._kept
-        reached = connection.execute(select(files.c.imported_size, files.c.kept_size).where(files.c.id == file)).one()
-        if reached != (before, kept_before):
+        reached = connection.execute(_REACHED, {"file": file}).one_or_none()
+        if reached != (before, kept_before):  # None: it was forgotten meanwhile
             raise Overtaken
         rows = Rows()
         if self._row.kind == "side":
             self._imported = some[-1].offset + len(some[-1].data) if some else self._kept
         else:
             self._read_lines(connection, rows, some, stands)
+        told = rows.session_id if self._disk and self._row.session_id is None else None
+        if told and tombstones.is_forgotten(connection, self._row.source, self._row.project_key, told):
+            raise Buried
         self._keep(connection, some)
         values: dict[str, Any] = {
             "imported_size": self._imported, "imported_lines": self._lines, "kept_size": self._kept,
@@ -172,11 +199,16 @@ class _Import:
         if self._row.kind == "side":
             return
         if not stands:  # an unfinished line is told of anew each time
-            connection.execute(delete(problems).where(problems.c.file == file, problems.c.offset >= before))
+            connection.execute(_UNFINISHED_GONE, {"key": file, "since": before})
+        raising = self._counted and is_last and self._row.kind == "main"
+        calls = calls_before(connection, file, rows) if raising else None
         found = derive.add(connection, file, rows)
         self._report.problems += [problem._replace(path=path) for problem in found]
         self._report.entries += len(rows.entries)
-        self._count(connection, rows, is_last)
+        self._counted = is_last
+        self._count(connection, rows, is_last, None if rows.reaches_back else calls)
+        if self._also and is_last:
+            self._also(connection, file)
 
     def _read_lines(self, connection: Connection, rows: Rows, some: list[Block], stands: bool) -> None:
         """Parse the lines of a batch; `stands`: the rows of the first line are there already."""
@@ -213,24 +245,26 @@ class _Import:
         ]
         if fresh:
             archive.keep(connection, self._row.id, fresh)
-            archive.merge_tail(connection, self._row.id)
             self._kept = fresh[-1][0] + len(fresh[-1][1])
+            archive.merge_tail(connection, self._row.id, self._kept)
             self._report.bytes += sum(len(data) for _offset, data in fresh)
 
     def _compare_and_set(self, connection: Connection, imported: int, kept: int, **values: Any) -> None:
-        still = and_(files.c.id == self._row.id, files.c.imported_size == imported, files.c.kept_size == kept)
+        same = and_(files.c.id == self._row.id, files.c.path == self._row.path)  # the key of a forgotten file is used again
+        still = and_(same, files.c.imported_size == imported, files.c.kept_size == kept)
         if connection.execute(update(files).where(still).values(**values)).rowcount != 1:
             raise Overtaken
 
-    def _count(self, connection: Connection, rows: Rows, is_last: bool) -> None:
+    def _count(self, connection: Connection, rows: Rows, is_last: bool, calls: Calls | None) -> None:
         row = self._row
         if rows.usage:
             ids = [message_id for message_id, _request in rows.usage]
             update_responses(connection, responses_of(connection, row.id, ids))
+        update_copies(connection, [*rows.calls, *rows.results])
         if row.kind == "main" and row.state != "replaced":
             if row.version > 1:
                 versions.take_over(connection, row)
-            update_session(connection, row.id, rows, count=is_last)
+            update_session(connection, row.id, rows, count=is_last, calls=calls)
         if rows.summaries:
             for session in named_sessions(connection, row.id):
                 update_session(connection, session)

@@ -3,6 +3,8 @@
 Invariants:
 - Kept tables hold what cannot be made again once a file is gone: `files`, `chunks`, `file_chunks`, `forgotten`, `roots`,
   `meta`. Everything else is derived from the chunks, and may be dropped and made again (`DERIVED`).
+- `store_summaries` is what the Agent SDK made of a session's first bytes, for the store of its sessions: see folding.py.
+- `zone_offsets` and `prices` are what the views know of the user's time zone and of prices: see settings.py.
 - Sizes and offsets are bytes, times are integer milliseconds since 1970 UTC unless a name says `_ns`.
 - A uuid is unique within a version of a file, never globally.
 - Entry and node keys are opaque: they change when a file is derived again. Order within a file is (file, offset).
@@ -21,6 +23,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Dialect,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -35,10 +38,10 @@ from sqlalchemy import (
 
 from transcripts.files.entry import clean
 
-DERIVED_VERSION = 1
+DERIVED_VERSION = 3
 """Raised whenever an import would make other rows of the same bytes; older files are then derived again, one by one."""
 
-TEXT_VERSION = 1
+TEXT_VERSION = 2
 """Raised whenever `text.py` would make another text of the same record; the search index is then filled again."""
 
 Id = BigInteger().with_variant(Integer, "sqlite")
@@ -128,6 +131,14 @@ roots = Table(
     metadata,
     Column("source", CleanText, primary_key=True),
     Column("path", CleanText, primary_key=True),
+)
+
+store_summaries = Table(
+    "store_summaries",
+    metadata,
+    Column("file", Id, ForeignKey("files.id"), primary_key=True, autoincrement=False),
+    Column("size", Id, nullable=False),  # bytes of the transcript that are folded in
+    Column("data", CleanText, nullable=False),  # JSON, as the Agent SDK's fold gave it
 )
 
 meta = Table("meta", metadata, Column("key", String(40), primary_key=True), Column("value", CleanText, nullable=False))
@@ -223,7 +234,7 @@ titles = Table(
     "titles",
     metadata,
     Column("file", Id, ForeignKey("files.id"), primary_key=True, autoincrement=False),
-    Column("kind", String(12), primary_key=True),  # custom-title, ai-title, agent-name
+    Column("kind", String(12), primary_key=True),  # custom-title, ai-title, agent-name; command: the first one given
     Column("entry", Id, nullable=False),
     Column("title", CleanText, nullable=False),  # '' clears
 )
@@ -268,6 +279,8 @@ boundaries = Table(
     Column("pre_tokens", Id),
     Column("logical_parent_uuid", CleanText),
     Column("preserved", CleanText),  # preservedMessages and preservedSegment as JSON; NULL: a plain boundary
+    Column("post_tokens", Id),
+    Column("duration", Id),  # milliseconds
     Index("ix_boundaries_file", "file", "offset"),
 )
 
@@ -305,9 +318,18 @@ tool_calls = Table(
     Column("answered_at", Millis),
     Column("is_error", Boolean),
     Column("agent_id", CleanText),  # of the sub-agent that answered, as the result tells
+    Column("program", CleanText),  # the first word of a shell's command
+    Column("path", CleanText),  # the file that a tool for files was given
+    Column("is_copy", Boolean, nullable=False),  # another file holds the same call: forks copy lines (aggregate.py)
+    Column("duration", Id),  # milliseconds from the call to its result
     Index("ix_tool_calls_name", "name"),
+    Index("ix_tool_calls_duration", "is_copy", "name", "duration", "is_error"),
     Index("ix_tool_calls_tool_use", "tool_use_id"),
 )
+Index(
+    "ix_tool_calls_path", *tool_calls.c["path", "name", "is_copy", "is_error", "called_at"],
+    sqlite_where=tool_calls.c.path.is_not(None), postgresql_where=tool_calls.c.path.is_not(None),
+)  # fmt: skip
 
 usage = Table(
     "usage",
@@ -327,8 +349,17 @@ usage = Table(
     Column("web_searches", Id, nullable=False),
     Column("service_tier", CleanText),
     Column("is_partial", Boolean, nullable=False),  # no line with a stop reason
+    Column("thinking_tokens", Id),  # among the output tokens; NULL: not told
+    Column("speed", CleanText),
+    Column("is_sidechain", Boolean, nullable=False),  # a sub-agent's
     Index("ix_usage_response", "response"),
 )
+
+_PRICED_BY = ("model", "speed", "service_tier")
+_ADDED_UP = (
+    "input_tokens", "output_tokens", "thinking_tokens", "cache_read_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens",
+    "web_searches", "is_partial",
+)  # fmt: skip
 
 responses = Table(
     "responses",
@@ -345,6 +376,45 @@ responses = Table(
     Column("web_searches", Id, nullable=False),
     Column("service_tier", CleanText),
     Column("is_partial", Boolean, nullable=False),
+    Column("thinking_tokens", Id),
+    Column("speed", CleanText),
+    Column("is_sidechain", Boolean, nullable=False),
+    # Both hold all that is added up, so that a total reads them alone and in order.
+    Index("ix_responses_timestamp", "timestamp", *_PRICED_BY, *_ADDED_UP),
+    Index("ix_responses_model", *_PRICED_BY, "timestamp", *_ADDED_UP),
+)
+
+prompts = Table(
+    "prompts",
+    metadata,
+    _key("entry"),
+    _file(),
+    Column("offset", Id, nullable=False),
+    Column("uuid", CleanText, nullable=False),
+    Column("timestamp", Millis),
+    Column("text", CleanText, nullable=False),  # what was typed: its first 2,000 characters, white space folded
+    Index("ix_prompts_file", "file", "offset"),
+)
+
+errors = Table(
+    "errors",
+    metadata,
+    _key("entry"),
+    _file(),
+    Column("offset", Id, nullable=False),
+    Column("kind", String(12), nullable=False),  # api: the model gave none; retry: it was asked again; interruption: by the user
+    Column("timestamp", Millis),
+    Column("detail", CleanText),  # the first 300 characters of what is told
+    Index("ix_errors_file", "file", "offset"),
+)
+
+client_costs = Table(
+    "client_costs",
+    metadata,
+    _key("file"),
+    Column("entry", Id, nullable=False),  # the last cost-state
+    Column("cost_usd", Double, nullable=False),
+    Column("has_unknown", Boolean, nullable=False),  # a model of which the client had no price
 )
 
 problems = Table(
@@ -405,27 +475,78 @@ session_models = Table(
 
 DERIVED: tuple[Table, ...] = (
     entries, nodes, messages, summaries, titles, tags, snapshots, pointers, boundaries, snips,
-    events, tool_calls, usage, problems, sessions, session_models,
+    events, tool_calls, usage, problems, sessions, session_models, prompts, errors, client_costs,
 )  # fmt: skip
 """The derived tables whose rows belong to a file (column `file`). `responses` and `projects` are derived too, and do not."""
 
+# -- told by the user's side -------------------------------------------------------------------------------------------------
+
+zone_offsets = Table(
+    "zone_offsets",
+    metadata,
+    Column("zone", CleanText, primary_key=True),
+    Column("starts_at", Millis, primary_key=True, autoincrement=False),
+    Column("ends_at", Millis, nullable=False),  # the first moment that is no longer in it
+    Column("utc_offset", Millis, nullable=False),  # milliseconds that local time is ahead of UTC
+    Column("month", String(7), nullable=False),  # 2026-03
+    Column("month_starts_at", Millis, nullable=False),  # of its first day, in milliseconds of local time
+    sqlite_with_rowid=False,
+)
+
+prices = Table(
+    "prices",
+    metadata,
+    Column("model", CleanText, primary_key=True),
+    Column("speed", CleanText, primary_key=True),
+    Column("starts_at", Millis, primary_key=True, autoincrement=False),
+    Column("prompt_above", Id, primary_key=True, autoincrement=False),  # for prompts of more tokens than this ...
+    Column("ends_at", Millis, nullable=False),
+    Column("prompt_up_to", Id, nullable=False),  # ... and at most so many, what is read from and written to the cache counted
+    Column("input", Double, nullable=False),  # USD for a million tokens
+    Column("output", Double, nullable=False),
+    Column("cache_read", Double, nullable=False),
+    Column("cache_write_5m", Double, nullable=False),
+    Column("cache_write_1h", Double, nullable=False),
+    Column("web_search", Double, nullable=False),  # USD for a million, too
+    sqlite_with_rowid=False,
+)
+
 # -- SQLite only -----------------------------------------------------------------------------------------------------------
 
-SEARCH_COLUMNS = ("prompt", "reply", "thinking", "tool", "result")
+SEARCH_COLUMNS = ("title", "summary", "prompt", "reply", "thinking", "tool", "result", "scope")
+
+search_spans = Table(
+    "search_spans",
+    metadata,
+    _key("first"),  # from this entry on ...
+    Column("last", Id, nullable=False),  # ... to this one ...
+    Column("oldest", Millis),  # ... no indexed entry has an earlier time ...
+    Column("newest", Millis),  # ... or a later one: a search by time looks into few spans
+)
+
+search_tools = Table(
+    "search_tools",
+    metadata,
+    _key("entry"),  # of a tool's result, in the index
+    Column("names", CleanText, nullable=False),  # of the tools that it answers, as known when it was indexed: a JSON list
+)
 
 SEARCH_SQL = (
-    # The text of each indexed entry as `search_text()` makes it from the kept bytes: what the index must agree with.
+    # The text of each indexed entry as `search_text()` makes it from the kept bytes: what the index must agree with. What
+    # has no scope has no text.
     """
     CREATE VIEW search_source AS
-    SELECT e.id AS id, search_text(e.id, 0) AS prompt, search_text(e.id, 1) AS reply, search_text(e.id, 2) AS thinking,
-           search_text(e.id, 3) AS tool, search_text(e.id, 4) AS result
+    SELECT e.id AS id, search_text(e.id, 0) AS title, search_text(e.id, 1) AS summary, search_text(e.id, 2) AS prompt,
+           search_text(e.id, 3) AS reply, search_text(e.id, 4) AS thinking, search_text(e.id, 5) AS tool,
+           search_text(e.id, 6) AS result, search_text(e.id, 7) AS scope
     FROM entries AS e
     WHERE e.id <= (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'search_mark')
-      AND e.type IN ('user', 'assistant', 'system', 'summary')
+      AND e.type IN ('user', 'assistant', 'system', 'summary', 'attachment', 'custom-title', 'ai-title', 'agent-name')
+      AND search_text(e.id, 7) IS NOT NULL
     """,
     """
     CREATE VIRTUAL TABLE search USING fts5(
-        prompt, reply, thinking, tool, result,
+        title, summary, prompt, reply, thinking, tool, result, scope,
         content = 'search_source', content_rowid = 'id', tokenize = "unicode61 remove_diacritics 2"
     )
     """,

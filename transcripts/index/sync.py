@@ -19,13 +19,14 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, sele
 
 from transcripts.errors import ChunkDamaged, Problem
 from transcripts.files.discover import Scan, TranscriptFile, scan
-from transcripts.index import archive, fulltext
-from transcripts.index.aggregate import named_sessions, responses_of, update_responses, update_session
+from transcripts.index import archive, fulltext, tombstones
+from transcripts.index.aggregate import calls_of, named_sessions, responses_of, update_copies, update_responses, update_session
 from transcripts.index.database import Database
 from transcripts.index.importer import derive_file, import_file
+from transcripts.index.memory import Memory
 from transcripts.index.report import ImportReport, Meter, Progress
-from transcripts.index.schema import DERIVED_VERSION, files, forgotten, roots
-from transcripts.index.versions import EDGE, is_misplaced
+from transcripts.index.schema import DERIVED_VERSION, files, roots
+from transcripts.index.versions import EDGE, clear, is_misplaced
 
 _FEW = 50  # files up to which their rows are fetched by path, not all rows of the database
 
@@ -38,20 +39,29 @@ def sync(
     *,
     remember: bool = True,
     texts: bool = True,
+    sessions_only: bool = False,
+    memory: Memory | None = None,
 ) -> ImportReport:
     """Import what is new below the paths, or below all roots that were synced before.
 
     A path is a config folder, a projects folder, a project, a session's folder or a file; unless `remember` is off, it is a
-    root from then on. Without `texts` the search index is left for the next sync. Raises DatabaseBusy; faults in files are in
-    the report. Cost with nothing to do: the scan.
+    root from then on. Without `texts` the search index is left for the next sync; with `sessions_only` main transcripts are
+    looked at and nothing else. A `memory` is asked whether the same scan had nothing to import. Raises DatabaseBusy; faults in
+    files are in the report. Cost with nothing to do: the scan, and without a memory the rows of the files.
     """
     report = ImportReport()
-    scans = [scan(path) for path in (paths if paths is not None else known_roots(database, source))]
-    with database.read() as connection:
-        plan = _plan(connection, source, scans)
-        new_roots = _new_roots(connection, source, scans) if remember and paths is not None else []
+    scans = [scan(path, sessions_only) for path in (paths if paths is not None else known_roots(database, source))]
     report.scanned = sum(len(found.files) for found in scans)
     report.problems += [problem for found in scans for problem in found.problems]
+    version = database.version() if memory is not None else None
+    looked_at = ("settled", source, sessions_only, tuple(found.root for found in scans))
+    if memory is not None and memory.recall(looked_at, version) == scans:
+        return report
+    with database.read() as connection:
+        plan = _plan(connection, source, scans, sessions_only)
+        new_roots = _new_roots(connection, source, scans) if remember and paths is not None else []
+    if memory is not None and not any(plan):
+        memory.keep(looked_at, version, scans)
     if plan.moved or plan.vanished or new_roots:
         with database.write() as connection:
             _mark(connection, source, plan, report)
@@ -67,7 +77,7 @@ def sync(
             continue  # gone since the scan: the next one will mark it
         except OSError as error:
             report.problems.append(Problem(found.path, f"cannot be read ({error.strerror})"))
-    if report.rewritten:  # a version can be replaced before all its rows were made: by an import that was stopped
+    if report.rewritten or report.moved:  # a replaced version whose rows were not all made, or were taken away by a move
         with database.read() as connection:
             unfinished = (files.c.state == "replaced") & (files.c.derived_version != DERIVED_VERSION)
             rows = connection.execute(select(files).where(files.c.source == source, unfinished).order_by(files.c.id)).all()
@@ -102,11 +112,11 @@ class _Plan(NamedTuple):
     outdated: list[Row[Any]]  # rows of an older derived version whose file is not here to be read
 
 
-def _plan(connection: Connection, source: str, scans: list[Scan]) -> _Plan:
+def _plan(connection: Connection, source: str, scans: list[Scan], sessions_only: bool) -> _Plan:
     found = {file.path: file for one in scans for file in one.files}
     newest: dict[str, Row[Any]] = {}
     outdated: list[Row[Any]] = []
-    for row in _rows(connection, source, scans, found):
+    for row in _rows(connection, source, scans, found, sessions_only):
         if row.state == "replaced":
             if row.derived_version != DERIVED_VERSION:
                 outdated.append(row)
@@ -114,23 +124,24 @@ def _plan(connection: Connection, source: str, scans: list[Scan]) -> _Plan:
             newest[row.path] = row
             if row.path not in found and row.derived_version != DERIVED_VERSION:
                 outdated.append(row)
-    rows = connection.execute(select(*forgotten.c["project_key", "session_id"]).where(forgotten.c.source == source))
-    passed_over = {(row.project_key, row.session_id) for row in rows}
-    changed = [
-        file
-        for path, file in found.items()
-        if not _is_same(newest.get(path), file) and (file.project_key, file.session_id) not in passed_over
-    ]
+    buried = tombstones.of_machine(connection, source)
+    changed = [file for path, file in found.items() if not _is_same(newest.get(path), file) and not buried.are_of(file)]
     missing = [row for path, row in newest.items() if path not in found and _is_gone(row, scans)]
     moved = _moves(missing, [file for file in changed if file.path not in newest])
+    standing = {tombstones.name_of(file) for _row, file in moved}
+    changed = [file for file in changed if not buried.follow(file) or tombstones.name_of(file) in standing]
     gone_elsewhere = {row.id for row, _file in moved}
     vanished = [row for row in missing if row.state == "live" and row.id not in gone_elsewhere]
     return _Plan(changed, moved, vanished, outdated)
 
 
-def _rows(connection: Connection, source: str, scans: list[Scan], found: dict[str, TranscriptFile]) -> list[Row[Any]]:
+def _rows(
+    connection: Connection, source: str, scans: list[Scan], found: dict[str, TranscriptFile], sessions_only: bool
+) -> list[Row[Any]]:
     """The rows of files that lie below what was scanned, versions in order."""
     wanted = select(files).where(files.c.source == source).order_by(files.c.path, files.c.version)
+    if sessions_only:
+        wanted = wanted.where(files.c.kind == "main")
     if len(found) <= _FEW:
         below: list[ColumnElement[bool]] = [files.c.path.in_([*found, *(one.root for one in scans)])]
         if connection.dialect.name == "sqlite":  # a range, so that the index on (source, path) is used: "/" + 1 is "0"
@@ -208,10 +219,17 @@ def _begins_alike(row: Row[Any], file: TranscriptFile) -> bool:
 def _mark(connection: Connection, source: str, plan: _Plan, report: ImportReport) -> None:
     for row, file in plan.moved:
         same_path = (files.c.source == source) & (files.c.path == row.path)
-        versions = connection.scalars(select(files.c.id).where(same_path)).all()
-        connection.execute(update(files).where(same_path).values(path=file.path, project_key=file.project_key))
-        for version in versions:  # where copies are equal, the path decides whose response and whose summary counts
-            update_responses(connection, responses_of(connection, version))
+        places = {"path": file.path, "project_key": file.project_key}
+        keys = connection.scalars(select(files.c.id).where(same_path)).all()
+        if row.project_key != file.project_key:  # what is searched tells the project: it is derived anew
+            for key in keys:
+                clear(connection, key)
+            connection.execute(update(files).where(same_path).values(**places, derived_version=0))
+            continue
+        connection.execute(update(files).where(same_path).values(**places))
+        for key in keys:  # where copies are equal, the path decides whose response and whose summary counts
+            update_responses(connection, responses_of(connection, key))
+            update_copies(connection, calls_of(connection, key))
         named = named_sessions(connection, row.id)
         for session in sorted(named | {row.id} if row.kind == "main" else named):
             update_session(connection, session)

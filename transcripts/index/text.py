@@ -1,62 +1,75 @@
 """What of a record is searchable: the one place that decides it.
 
 Invariants:
-- A pure function of the record: the same bytes give the same text, so an index entry can be compared with the truth and
-  taken out again. Whoever changes what it returns raises schema.TEXT_VERSION.
+- A pure function of the record and of what is kept of it (its file's place, the tools that it answers): the same gives the
+  same text, so an index entry can be compared with the truth and taken out again. Whoever changes what it returns raises
+  schema.TEXT_VERSION.
 - Not searchable: prompt snapshots, request bodies, base64, and the structured echo of a result beside it.
 - At most TEXT_LIMIT characters a column are indexed; the bytes stay whole.
+- Each searchable record has a scope, any other has none: tokens to filter by, which no text can contain (see scope.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from transcripts.files.entry import clean
+from transcripts.files.entry import clean, load
+from transcripts.index.scope import MARK, Place, scope
+from transcripts.index.words import indexable
 
 TEXT_LIMIT = 64 * 1024
 
-SEARCHED_TYPES = frozenset({"user", "assistant", "system", "summary"})
+SEARCHED_TYPES = frozenset({"user", "assistant", "system", "summary", "attachment", "custom-title", "ai-title", "agent-name"})
+"""The types of the records that may hold searchable text."""
 
-Texts = tuple[str | None, str | None, str | None, str | None, str | None]
-"""prompt, reply, thinking, tool, result: in the order of schema.SEARCH_COLUMNS."""
+TITLE_FIELDS = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
 
-_CJK = re.compile("([\u2e80-\u2fdf\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])")
+Texts = tuple[str | None, str | None, str | None, str | None, str | None, str | None, str | None, str]
+"""title, summary, prompt, reply, thinking, tool, result, scope: in the order of schema.SEARCH_COLUMNS, ready to be indexed."""
+
+Passages = dict[str, str]
+"""The searchable text of each column that has any, as it was written."""
+
+_QUEUED = b"queued_command"  # the one attachment that a person wrote
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{512,}={0,2}")
 
 
-def texts(record: dict[str, Any]) -> Texts:
-    """The searchable texts of a record; None for a column that has nothing. Never raises, whatever the shapes inside."""
+def texts(data: bytes, kind: str, place: Place, answered: Iterable[str] = ()) -> Texts | None:
+    """What to index of a record, given by its bytes and type; None where it holds nothing to search.
+
+    Never raises, whatever the shapes inside.
+    """
+    if kind == "attachment" and _QUEUED not in data:
+        return None  # unparsed: prompt snapshots are large
+    record = load(data)
+    found = passages(record)
+    if not found:
+        return None
+    title, summary, prompt, reply, thinking, tool, result = (
+        indexable(found[name]) if name in found else None
+        for name in ("title", "summary", "prompt", "reply", "thinking", "tool", "result")
+    )
+    return title, summary, prompt, reply, thinking, tool, result, scope(record, place, answered)
+
+
+def passages(record: dict[str, Any]) -> Passages:
+    """The searchable texts of a record, by column."""
     kind = record.get("type")
-    if kind == "summary":
-        return _column(record.get("summary")), None, None, None, None
-    if kind == "system":
-        return None, None, None, None, _column(record.get("content"))
-    message = record.get("message")
-    if kind not in SEARCHED_TYPES or not isinstance(message, dict):
-        return None, None, None, None, None
-    content = message.get("content")
-    spoken: list[object] = []
-    thinking: list[object] = []
-    tools: list[object] = []
-    results: list[object] = []
-    for block in [content] if isinstance(content, str) else blocks(content):
-        if isinstance(block, str):
-            spoken.append(block)
-            continue
-        match block.get("type"):
-            case "text":
-                spoken.append(block.get("text"))
-            case "thinking":
-                thinking.append(block.get("thinking"))
-            case "tool_use" | "server_tool_use":
-                tools += [block.get("name"), *strings(block.get("input"))]
-            case "tool_result":
-                results += _result(block.get("content"))
-    said = _column(*spoken)
-    prompt, reply = (said, None) if kind == "user" else (None, said)
-    return prompt, reply, _column(*thinking), _column(*tools), _column(*results)
+    parts: dict[str, list[object]] = {}
+    if kind in TITLE_FIELDS:
+        parts["title"] = [record.get(TITLE_FIELDS[kind])]
+    elif kind == "summary":
+        parts["summary"] = [record.get("summary")]
+    elif kind == "system":
+        parts["result"] = [record.get("content")]
+    elif kind == "attachment":
+        parts = _queued(record.get("attachment"))
+    elif kind in ("user", "assistant") and isinstance(message := record.get("message"), dict):
+        parts = _said(record, message.get("content"), kind)
+    columns = ((name, _column(some)) for name, some in parts.items())
+    return {name: text for name, text in columns if text}
 
 
 def blocks(content: object) -> Iterator[dict[str, Any]]:
@@ -79,7 +92,38 @@ def strings(value: object) -> Iterator[str]:
             pending.extend(reversed(item))
 
 
-def _result(content: object) -> Iterator[object]:
+def _said(record: dict[str, Any], content: object, kind: str) -> dict[str, list[object]]:
+    spoken = "reply" if kind == "assistant" else "prompt"
+    if record.get("isCompactSummary") is True:
+        spoken = "summary"
+    elif record.get("isMeta") is True:  # put there by the client: no one typed it
+        spoken = "result"
+    parts: dict[str, list[object]] = {}
+    for block in [content] if isinstance(content, str) else blocks(content):
+        if isinstance(block, str):
+            parts.setdefault(spoken, []).append(block)
+            continue
+        match block.get("type"):
+            case "text":
+                parts.setdefault(spoken, []).append(block.get("text"))
+            case "thinking":
+                parts.setdefault("thinking", []).append(block.get("thinking"))
+            case "tool_use" | "server_tool_use":
+                parts.setdefault("tool", []).extend([block.get("name"), *strings(block.get("input"))])
+            case "tool_result":
+                parts.setdefault("result", []).extend(_texts_of(block.get("content")))
+    return parts
+
+
+def _queued(attachment: object) -> dict[str, list[object]]:
+    """A prompt that was typed while the model was at work; other commands of the queue are the machine's."""
+    if not isinstance(attachment, dict) or attachment.get("type") != "queued_command":
+        return {}
+    typed = attachment.get("commandMode") in (None, "prompt")
+    return {"prompt" if typed else "result": [*_texts_of(attachment.get("prompt"))]}
+
+
+def _texts_of(content: object) -> Iterator[object]:
     if isinstance(content, str):
         yield content
     for block in blocks(content):
@@ -87,17 +131,13 @@ def _result(content: object) -> Iterator[object]:
             yield block.get("text")
 
 
-def _column(*parts: object) -> str | None:
-    """Join the texts of a column, cut, cleaned, without base64, CJK characters each a word of its own."""
+def _column(parts: list[object]) -> str:
+    """The texts of a column in one, cut, cleaned, without base64."""
     kept: list[str] = []
     room = TEXT_LIMIT
     for part in parts:
         if isinstance(part, str) and part and room > 0:
             kept.append(part[:room])
             room -= len(part)
-    if not kept:
-        return None
-    text = clean("\n".join(kept))
-    if len(text) > 512:
-        text = _BASE64.sub(" ", text)
-    return text if text.isascii() else _CJK.sub(r" \1 ", text)
+    text = clean("\n".join(kept)).replace(MARK, " ")
+    return _BASE64.sub(" ", text) if len(text) > 512 else text

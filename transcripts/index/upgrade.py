@@ -13,17 +13,23 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine
 
+from transcripts.index import settings
 from transcripts.index.database import LOCK_TIMEOUT, take_turn
+from transcripts.index.views import create_views, drop_views
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Run the missing migrations, all or none of them. The caller holds the lock."""
+    """Run the missing migrations and make the views anew, all or nothing. The caller holds the lock."""
     config = _config()
     with engine.connect().execution_options(immediate=True) as connection, connection.begin():
         if connection.dialect.name == "postgresql":
             take_turn(connection, LOCK_TIMEOUT)
         config.attributes["connection"] = connection
+        drop_views(connection)
         command.upgrade(config, revision)
+        if revision == "head":
+            create_views(connection)
+            settings.begin(connection)
 
 
 def revisions() -> list[str]:

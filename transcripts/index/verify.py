@@ -167,7 +167,7 @@ def _damaged_search(database: Database) -> list[Problem]:
     if not database.is_sqlite:
         return []
     with database.write() as connection:
-        keys = fulltext.compare(connection)
+        keys = fulltext.compare(connection) or fulltext.misplaced(connection)
     named = keys[:_NAMED]
     with database.read() as connection:
         places = {

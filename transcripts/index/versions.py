@@ -12,17 +12,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, exists, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, exists, insert, select, update
 
 from transcripts.files.discover import TranscriptFile
 from transcripts.files.reader import ReadAt
-from transcripts.index import archive, fulltext
-from transcripts.index.aggregate import named_sessions, remove_session, update_session
+from transcripts.index import archive, derive, fulltext, tombstones
+from transcripts.index.aggregate import (
+    calls_of,
+    named_sessions,
+    remove_session,
+    responses_of,
+    update_copies,
+    update_responses,
+    update_session,
+)
 from transcripts.index.database import Database
 from transcripts.index.report import ImportReport
 from transcripts.index.schema import DERIVED, DERIVED_VERSION, entries, files, messages, nodes, usage
 
 EDGE = 4096  # bytes at the head and the tail of the kept part that are compared when a file has grown
+
+_NEWEST = (
+    select(files)
+    .where(files.c.source == bindparam("source"), files.c.path == bindparam("path"))
+    .order_by(files.c.version.desc())
+    .limit(1)
+)
 
 
 class Overtaken(Exception):
@@ -59,9 +74,8 @@ class Disk:
 def current(database: Database, source: str, disk: Disk, report: ImportReport) -> Row[Any]:
     """The row of `files` that what stands on disk belongs to: the newest of its path, or a new version."""
     found = disk.found
-    newest = select(files).where(files.c.source == source, files.c.path == found.path).order_by(files.c.version.desc()).limit(1)
     with database.read() as connection:
-        row = connection.execute(newest).one_or_none()
+        row = connection.execute(_NEWEST, {"source": source, "path": found.path}).one_or_none()
         same = row is not None and _is_prefix(connection, row, disk)
     if row is not None and is_misplaced(row, found):
         return _reclassified(database, row, disk)
@@ -87,8 +101,24 @@ def _reclassified(database: Database, row: Row[Any], disk: Disk) -> Row[Any]:
     fields = ("kind", "project_key", "session_id", "agent_id", "name")
     place = {name: getattr(found, name) for name in fields}
     with database.write() as connection:
+        clear(connection, row.id)
         connection.execute(update(files).where(files.c.id == row.id).values(**place, derived_version=0))
         return connection.execute(select(files).where(files.c.id == row.id)).one()
+
+
+def clear(connection: Connection, file: int) -> None:
+    """Take all rows that were derived from a file away, out of the search index first: its place must not have changed yet.
+
+    The caller sees to it that they are derived anew.
+    """
+    touched, calls, named = responses_of(connection, file), calls_of(connection, file), named_sessions(connection, file)
+    fulltext.remove(connection, entries.c.file == file)
+    remove_session(connection, file)
+    derive.remove(connection, file)
+    update_responses(connection, touched)
+    update_copies(connection, calls)
+    for session in named:
+        update_session(connection, session)
 
 
 def _is_prefix(connection: Connection, row: Row[Any], disk: Disk) -> bool:
@@ -114,6 +144,8 @@ def _new_version(database: Database, source: str, disk: Disk, old: Row[Any] | No
             still = and_(files.c.id == old.id, files.c.kept_size == old.kept_size, files.c.state != "replaced")
             if connection.execute(update(files).where(still).values(state="replaced")).rowcount != 1:
                 raise Overtaken
+        if tombstones.is_forgotten(connection, source, *tombstones.name_of(found)):
+            raise tombstones.Buried  # since the scan
         version = old.version + 1 if old is not None else 1
         taken = exists().where(files.c.source == source, files.c.path == found.path, files.c.version == version)
         if connection.scalar(select(taken)):
@@ -161,9 +193,10 @@ def _thin_out(connection: Connection, file: int, newer: int) -> None:
     kept = select(*messages.c["entry", "node"]).where(messages.c.file == file).subquery()
     connection.execute(delete(entries).where(entries.c.file == file, entries.c.id.not_in(select(kept.c.entry))))
     connection.execute(delete(nodes).where(nodes.c.file == file, nodes.c.id.not_in(select(kept.c.node))))
-    named = named_sessions(connection, file)
+    calls, named = calls_of(connection, file), named_sessions(connection, file)
     for table in DERIVED:
         if table not in (messages, entries, nodes, usage):
             connection.execute(delete(table).where(table.c.file == file))
+    update_copies(connection, calls)
     for session in named:  # whose title was a summary of the older version
         update_session(connection, session)

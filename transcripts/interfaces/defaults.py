@@ -1,6 +1,6 @@
 """What the environment says: where the client's files lie, and where the database goes.
 
-CLAUDE_CONFIG_DIR names the client's folder (default ~/.claude), TRANSCRIPTS_DB the database (a path or URL).
+CLAUDE_CONFIG_DIR names the client's folder (default ~/.claude), TRANSCRIPTS_DB the database (a path or URL), TZ the time zone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import platformdirs
 
 from transcripts.api import Index
 from transcripts.index.report import Progress
+from transcripts.interfaces.local_zone import local_zone
 
 
 def config_folder() -> str:
@@ -31,7 +32,7 @@ def open(  # noqa: A001  transcripts.open() is the public name
 
     `db` is a path or URL instead of the default. Raises what Index.open raises.
     """
-    index = Index.open(db if db is not None else database(), fresh, progress=progress)
+    index = Index.open(db if db is not None else database(), fresh, progress=progress, zone=local_zone)
     if fresh and not index.roots() and os.path.isdir(os.path.join(config_folder(), "projects")):
         index.sync([config_folder()], texts=False)
     return index

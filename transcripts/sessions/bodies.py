@@ -8,17 +8,19 @@ Invariants:
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from transcripts.index.archive import Archive
 from transcripts.index.schema import files
 
 _WINDOW = 256 * 1024  # bytes
+_AS_IMPORTED = select(*files.c["path", "state", "kept_size", "mtime_ns", "inode"]).where(files.c.id == bindparam("file"))
 
 
 class Place(NamedTuple):
@@ -35,27 +37,31 @@ def records(connection: Connection, file: int, places: Iterable[tuple[int, int, 
     live = _opened(connection, file)
     if live is not None:
         try:
-            start, window = 0, b""
+            start, end, window = 0, 0, b""
             for offset, length, crc in waiting:
-                begin = offset - start
-                if begin < 0 or begin + length > len(window):
-                    start, window, begin = offset, os.pread(live, max(length, _WINDOW), offset), 0
-                data = window[begin : begin + length]
+                if offset < start or offset + length > end:
+                    start, window = offset, os.pread(live, max(length, _WINDOW), offset)
+                    end = start + len(window)
+                data = window[offset - start : offset - start + length]
                 if crc32(data) != crc:
-                    yield Archive(connection, file).read_at(offset, length)
+                    waiting = itertools.chain([(offset, length, crc)], waiting)
                     break
                 yield data
         finally:
             os.close(live)
     kept: Archive | None = None
+    start, end, window = 0, 0, b""
     for offset, length, _crc in waiting:
-        kept = kept or Archive(connection, file)
-        yield kept.read_at(offset, length)
+        if offset < start or offset + length > end:
+            kept = kept or Archive(connection, file)
+            start, window = kept.around(offset, length)
+            end = start + len(window)
+        yield window[offset - start : offset - start + length]
 
 
 def _opened(connection: Connection, file: int) -> int | None:
     """The file on disk, open, when it is still the one that was imported."""
-    row = connection.execute(select(files).where(files.c.id == file)).one()
+    row = connection.execute(_AS_IMPORTED, {"file": file}).one()
     if row.state != "live":
         return None
     try:

@@ -10,6 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
 
 from transcripts.errors import Ambiguous, NotFound, Problem
+from transcripts.index import tombstones
 from transcripts.index.schema import files, problems, projects, session_models, sessions
 
 
@@ -82,9 +84,10 @@ class Transcript:
 
     @property
     def places(self) -> list[str]:
-        """Where the files of it lie on disk: the transcript, and for a session its folder if there is one."""
+        """Where the files of it lie on disk: the transcript, and for a session its folder if there is one, not a link to one."""
         folder = self.path.removesuffix(".jsonl")
-        return [self.path, folder] if self.kind == "main" and os.path.isdir(folder) else [self.path]
+        has_folder = self.kind == "main" and os.path.isdir(folder) and not os.path.islink(folder)
+        return [self.path, folder] if has_folder else [self.path]
 
 
 def listed(
@@ -105,7 +108,7 @@ def listed(
     """
     wanted: list[ColumnElement[bool]] = []
     if project is not None:
-        wanted.append(or_(projects.c.path.contains(project, autoescape=True), projects.c.key == project))
+        wanted.append(in_project(project))
     if tag is not None:
         wanted.append(sessions.c.tag == tag)
     if since is not None:
@@ -115,6 +118,17 @@ def listed(
     if not empty:
         wanted.append(sessions.c.message_count > 0)
     return _infos(connection, _query().where(*wanted).limit(limit).offset(offset or None))
+
+
+def in_project(project: str) -> ColumnElement[bool]:
+    """The condition on `projects` for a path, a part of one, or a folder's name."""
+    return or_(projects.c.path.contains(project, autoescape=True), projects.c.key == project)
+
+
+def shared_ids(connection: Connection) -> frozenset[str]:
+    """The ids that several sessions have, of which a name can mean one alone. Cost: a pass over the ids."""
+    many = select(sessions.c.session_id).group_by(sessions.c.session_id).having(func.count() > 1)
+    return frozenset(connection.scalars(many))
 
 
 def info(connection: Connection, file: int) -> SessionInfo:
@@ -148,6 +162,11 @@ def find(connection: Connection, name: str, version: int | None = None) -> Trans
         if older is None:
             raise NotFound(f"{row.path} has the versions 1 to {row.version}, not {version}")
         row = older
+    return transcript_of(row, others)
+
+
+def transcript_of(row: Row[Any], others: tuple[str, ...] = ()) -> Transcript:
+    """The transcript of a row of `files`."""
     return Transcript(
         row.id, row.kind, row.path, row.version, row.source, row.project_key, row.session_id, row.agent_id, row.state,
         row.kept_size, others,
@@ -182,6 +201,8 @@ def _found(connection: Connection, name: str) -> tuple[Row[Any], tuple[str, ...]
     prefix = sessions.c.session_id.startswith(name, autoescape=True)
     if name and (rows := connection.execute(_candidates().where(prefix)).all()):
         return _chosen(name, rows)
+    if tombstones.is_name(connection, name):
+        raise NotFound(f"{name} was forgotten; there are others: transcripts list")
     raise NotFound(f"no session is called {name!r}; see: transcripts list")
 
 
@@ -197,12 +218,18 @@ def _chosen(name: str, rows: Sequence[Row[Any]]) -> tuple[Row[Any], tuple[str, .
 
 
 def _by_path(connection: Connection, name: str) -> Row[Any]:
-    path = os.path.realpath(os.path.expanduser(name))
+    try:
+        given = os.path.abspath(os.path.expanduser(name))
+        path = os.path.realpath(given)
+    except ValueError:  # a NUL or a lone surrogate, which no path has
+        raise NotFound(f"no file can be called {name!r}") from None
     row = connection.execute(
-        select(files).where(files.c.path == path, files.c.kind != "side").order_by(files.c.version.desc()).limit(1)
+        select(files).where(files.c.path.in_([path, given]), files.c.kind != "side").order_by(files.c.version.desc()).limit(1)
     ).one_or_none()
+    if row is None and tombstones.is_place(connection, path):
+        raise NotFound(f"{path} was forgotten: it is no longer imported, and only the file itself still has it")
     if row is None:
-        raise NotFound(f"{path} was never imported; import it with: transcripts sync {name}")
+        raise NotFound(f"{path} was never imported; import it with: transcripts sync {shlex.quote(name)}")
     return row
 
 

@@ -22,9 +22,11 @@ from transcripts.files.entry import load
 from transcripts.sessions import classic, current, drops, replay, unreached
 from transcripts.sessions.bodies import Place, records
 from transcripts.sessions.catalog import Transcript
+from transcripts.sessions.collecting import collection_waits
+from transcripts.sessions.node import ASSISTANT, Node
 from transcripts.sessions.replay import Part
 from transcripts.sessions.state import SessionState, state_of
-from transcripts.sessions.tree import Node, Tree, View, Way
+from transcripts.sessions.tree import Tree, View, Way
 
 Interruption = Literal["none", "interrupted_prompt", "interrupted_turn"]
 
@@ -33,6 +35,7 @@ RULES = {
     "classic": (classic.find, classic.dropped, lambda _chain: {}),
 }
 _PLACE = attrgetter("offset", "length", "crc")
+_SLICE = 4096  # lines of which the rest is read at a time: what is at hand stays in the processor's cache
 _MARGIN = 256  # lines walked beyond the last N: more than a reply has, which is what drops look at
 
 
@@ -95,12 +98,16 @@ class Chain:
     _shown: list[Node] = field(repr=False, compare=False)
     _sent: list[Node] = field(repr=False, compare=False)
 
+    @property
+    def offsets(self) -> list[int]:
+        """Where the entries stand in the file, in order: their first bytes. Cost: nothing is read."""
+        return [node.offset for node in self._shown]
+
     @cached_property
     def entries(self) -> tuple[ChainEntry, ...]:
         """The messages, in order."""
-        with self._connect() as connection:
-            written = Tree(connection, self._file).written([node.key for node in self._shown])
-        return tuple(_entry(node, self._way, *written[node.key]) for node in self._shown)
+        with self._connect() as connection, collection_waits():
+            return tuple(_entries(Tree(connection, self._file), self._shown, self._way))
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
@@ -135,7 +142,7 @@ class Chain:
     def state(self) -> SessionState:
         """What belongs to the session beside its messages; read when it is asked for."""
         with self._connect() as connection:
-            return state_of(connection, self._file, {entry.uuid for entry in self.entries})
+            return state_of(connection, self._file, {node.uuid for node in self._shown})
 
     @cached_property
     def unreached(self) -> dict[str, int]:
@@ -162,7 +169,7 @@ def resume(
     if last is not None and last < 0:
         raise InvalidRequest(f"the last {last} entries cannot be given; ask for 0 or more")
     find, find_dropped, find_hidden = RULES[rules]
-    with connect() as connection:
+    with connect() as connection, collection_waits():
         limit = None if last is None else 2 * last + _MARGIN
         while True:
             way = find(connection, transcript.file, level or View(is_agent=transcript.kind == "agent"), leaf, limit)
@@ -183,25 +190,34 @@ def resume(
         leaf=way.leaf.uuid if way.leaf else None,
         leaf_reason=way.reason,
         joins=tuple(Join(node.uuid, to.uuid if to else None, why) for node, to, why in way.joins),
-        dropped=tuple((node.uuid, out[node.key]) for node in way.lines if node.key in out),
+        dropped=tuple([(node.uuid, out[node.key]) for node in way.lines if node.key in out]) if out else (),
         interruption=_interruption(shown),
         cut=way.is_cut or len(given) < len(shown),
         _file=transcript.file,
         _connect=connect,
         _way=way,
         _shown=given,
-        _sent=[node for node in way.lines if node.key not in dropped] if dropped else way.lines,
+        _sent=shown if not hidden else [node for node in way.lines if node.key not in dropped],
     )
 
 
-def _entry(node: Node, way: Way, parent_uuid: str | None, *tokens: int | None) -> ChainEntry:
-    usage = None
-    if tokens[0] is not None:
-        usage = Tokens(0, 0, 0, 0) if node.key in way.preserved else Tokens(*(number or 0 for number in tokens))
-    return ChainEntry(
-        node.uuid, parent_uuid, node.type, node.subtype, node.timestamp, node.message_id, node.key in way.recovered, usage,
-        Place(node.offset, node.length, node.crc),
-    )  # fmt: skip
+def _entries(tree: Tree, lines: list[Node], way: Way) -> Iterator[ChainEntry]:
+    for at in range(0, len(lines), _SLICE):
+        some = lines[at : at + _SLICE]
+        yield from _slice_of(some, way, tree.written([node.key for node in some]))
+
+
+def _slice_of(lines: list[Node], way: Way, written: dict[int, tuple[Any, ...]]) -> Iterator[ChainEntry]:
+    for node in lines:
+        _, parent_uuid, subtype, timestamp, asked, output, cache_read, cache_write = written[node.key]
+        usage = None
+        if asked is not None:
+            known = node.key not in way.preserved
+            usage = Tokens(asked, output or 0, cache_read or 0, cache_write or 0) if known else Tokens(0, 0, 0, 0)
+        yield ChainEntry(
+            node.uuid, parent_uuid, node.type, subtype, timestamp, node.message_id, node.key in way.recovered, usage,
+            Place(node.offset, node.length, node.crc),
+        )  # fmt: skip
 
 
 def _interruption(shown: list[Node]) -> Interruption:
@@ -210,7 +226,7 @@ def _interruption(shown: list[Node]) -> Interruption:
     for node in reversed(shown):
         if not node.is_turn or (node.is_meta and not node.is_result):
             continue
-        if node.type == "assistant":
+        if node.flags & ASSISTANT:
             return "interrupted_turn" if any(call not in answered for call in node.calls) else "none"
         if not node.is_result:
             return "interrupted_prompt"

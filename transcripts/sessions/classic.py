@@ -19,7 +19,8 @@ from sqlalchemy import Connection
 from transcripts.files.entry import load
 from transcripts.sessions.bodies import records
 from transcripts.sessions.drops import Answered
-from transcripts.sessions.tree import Node, Tree, View, Way
+from transcripts.sessions.node import ASSISTANT, BLANK, THINKING_ONLY, USER, Node
+from transcripts.sessions.tree import Tree, View, Way
 
 
 def find(connection: Connection, file: int, level: View, leaf: str | None = None, last: int | None = None) -> Way:
@@ -52,18 +53,18 @@ def dropped(chain: list[Node]) -> dict[int, str]:
     answered = Answered(chain)
     found = {node.key: "calls without a result" for node in chain if node.call_ids and not answered.any_of(node)}
     left = [node for node in chain if node.key not in found]
-    speaking = {node.message_id for node in left if node.message_id is not None and not node.thinking_only}
-    found |= {node.key: "thinking only" for node in left if node.thinking_only and node.message_id not in speaking}
+    speaking = {node.message_id for node in left if node.message_id is not None and not node.flags & THINKING_ONLY}
+    found |= {node.key: "thinking only" for node in left if node.flags & THINKING_ONLY and node.message_id not in speaking}
     before: Node | None = None  # the last line that stays
     joining = False
     for node in left:
         if node.key in found:
             continue
-        if node.type == "assistant" and node.blank:
+        if node.flags & BLANK:
             found[node.key] = "nothing but white space"
             joining = True
             continue
-        if joining and node.type == "user" and before is not None and before.type == "user":
+        if joining and node.flags & USER and before is not None and before.flags & USER:
             found[node.key] = f"joined to {before.uuid}"
         else:
             before = node
@@ -105,8 +106,11 @@ def _segment_relinked(tree: Tree) -> tuple[Tree, frozenset[int]]:
     if ends:
         named = tree.by_uuid([uuid for uuid in ends.values() if isinstance(uuid, str)])
         head, tail = (named.get(str(ends.get(name))) for name in ("headUuid", "tailUuid"))
-        way = [node.key for node in tree.walk(tail.key)] if tail else []
-        if head is None or tail is None or head.key not in way:
+        if head is None or tail is None:
+            return tree, frozenset()
+        first = head.key
+        way = [node.key for node in tree.walk_until(tail.key, lambda node: node.key == first)]
+        if first not in way:
             return tree, frozenset()
         kept = frozenset(way[: way.index(head.key) + 1])
         above = _anchor(tree, ends.get("anchorUuid"))
@@ -114,7 +118,8 @@ def _segment_relinked(tree: Tree) -> tuple[Tree, frozenset[int]]:
             (node.key, tail.key) for node in (tree.children(above) if above is not None else []) if node.key != head.key
         )
         parents[head.key] = above
-    return tree.through(replace(tree.view, floor=boundary.first_offset, kept=kept, parents=parents)), kept
+    _timestamp, floor = tree.first_written([boundary.key])[boundary.key]
+    return tree.through(replace(tree.view, floor=floor, kept=kept, parents=parents)), kept
 
 
 def _segment_of(preserved: str | None) -> dict[str, object]:
@@ -159,36 +164,39 @@ def _nearest_left(removed: dict[int, int | None], key: int) -> int | None:
 
 def _recovered(connection: Connection, tree: Tree, chain: list[Node]) -> tuple[list[Node], set[int]]:
     """Behind the last line of each message.id on the chain: the id's other lines, then the results that hang on its lines."""
-    last = {node.message_id: node.key for node in chain if node.type == "assistant" and node.message_id is not None}
+    last = {node.message_id: node.key for node in chain if node.flags & ASSISTANT and node.message_id is not None}
     if not last:
         return chain, set()
-    found = tree.beside(chain)
-    written = _written_times(connection, tree.file, found)
-    beside = sorted(found, key=lambda node: (written[node.key], node.first_offset))
+    beside = tree.beside({node.key: node for node in chain})
     siblings: defaultdict[str | None, list[Node]] = defaultdict(list)
     results: defaultdict[str | None, list[Node]] = defaultdict(list)
-    reply_of = {node.key: node.message_id for node in chain if node.type == "assistant" and node.message_id is not None}
+    reply_of = {node.key: node.message_id for node in chain if node.flags & ASSISTANT and node.message_id is not None}
     for node in beside:
-        if node.type == "assistant" and node.message_id in last:
+        if node.flags & ASSISTANT and node.message_id in last:
             siblings[node.message_id].append(node)
             reply_of[node.key] = node.message_id
     for node in beside:
         if node.is_result and node.parent in reply_of:
             results[reply_of[node.parent]].append(node)
+    groups = [*siblings.values(), *results.values()]
+    order = _written_order(connection, tree, [node for group in groups for node in group])
+    for group in groups:
+        group.sort(key=lambda node: order[node.key])
     behind = {key: siblings[message_id] + results[message_id] for message_id, key in last.items()}
     whole = [each for node in chain for each in (node, *behind.get(node.key, ()))]
     return whole, {node.key for lines in behind.values() for node in lines}
 
 
-def _written_times(connection: Connection, file: int, nodes: list[Node]) -> dict[int, str]:
-    """The timestamps as texts, which is how the older client compared them: also those that are no times."""
-    texts = {node.key: _iso(node.timestamp) for node in nodes if node.timestamp is not None}
-    odd = [node for node in nodes if node.timestamp is None]
-    bodies = records(connection, file, [(node.offset, node.length, node.crc) for node in odd])
-    for node, data in zip(odd, bodies, strict=True):
-        written = load(data).get("timestamp")
-        texts[node.key] = written if isinstance(written, str) else ""
-    return texts
+def _written_order(connection: Connection, tree: Tree, nodes: list[Node]) -> dict[int, tuple[str, int]]:
+    """The timestamps as texts, which is how the older client compared them, also those that are no times; then the offset."""
+    stood = tree.first_written([node.key for node in nodes])
+    odd = [node for node in nodes if stood[node.key][0] is None]
+    bodies = records(connection, tree.file, [(node.offset, node.length, node.crc) for node in odd])
+    texts = {node.key: load(data).get("timestamp") for node, data in zip(odd, bodies, strict=True)}
+    return {
+        key: (_iso(timestamp) if timestamp is not None else text if isinstance(text := texts[key], str) else "", first_offset)
+        for key, (timestamp, first_offset) in stood.items()
+    }
 
 
 def _iso(milliseconds: int) -> str:

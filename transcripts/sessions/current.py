@@ -11,15 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from transcripts.index.schema import files, pointers
+from transcripts.sessions.node import ATTACHMENT, SYSTEM, Node
 from transcripts.sessions.recovery import recovered
-from transcripts.sessions.tree import Node, Tree, View, Way
+from transcripts.sessions.tree import Tree, View, Way
 
 WHOLE_FILE_LIMIT = 5_242_880  # bytes; of a larger file nothing before its last plain boundary is loaded
 JOIN_WINDOW = 5_000  # milliseconds
 _FEW = 32  # last lines that are looked at together
+_SIZE = select(files.c.kept_size).where(files.c.id == bindparam("file"))
+_POINTER = select(pointers).where(pointers.c.file == bindparam("file"), pointers.c.leaf_uuid.is_not(None))
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def find(connection: Connection, file: int, level: View, leaf: str | None = None
 
 
 def _loaded(connection: Connection, tree: Tree) -> Tree:
-    size = connection.scalar(select(files.c.kept_size).where(files.c.id == tree.file)) or 0
+    size = connection.scalar(_SIZE, {"file": tree.file}) or 0
     if size <= WHOLE_FILE_LIMIT:
         return tree
     plain = [node.offset for node, preserved in tree.boundaries if preserved is None]
@@ -107,9 +110,10 @@ def _segment(tree: Tree, head: object, tail: object) -> list[Node]:
     ends = tree.by_uuid(_strings([head, tail]))
     if not isinstance(head, str) or not isinstance(tail, str) or head not in ends or tail not in ends:
         return []
-    way = tree.walk(ends[tail].key)
+    first = ends[head].key
+    way = tree.walk_until(ends[tail].key, lambda node: node.key == first)
     keys = [node.key for node in way]
-    return way[keys.index(ends[head].key) :: -1] if ends[head].key in keys else []
+    return way[keys.index(first) :: -1] if first in keys else []
 
 
 def _strings(values: list[Any]) -> list[str]:
@@ -121,9 +125,7 @@ def _strings(values: list[Any]) -> list[str]:
 
 def _leaf(connection: Connection, tree: Tree, relinks: _Relinks | None) -> tuple[Node | None, str]:
     leaf, reason = _default_leaf(tree, relinks)
-    row = connection.execute(
-        select(pointers).where(pointers.c.file == tree.file, pointers.c.leaf_uuid.is_not(None))
-    ).one_or_none()
+    row = connection.execute(_POINTER, {"file": tree.file}).one_or_none()
     pointed = tree.by_uuid([row.leaf_uuid]).get(row.leaf_uuid) if row is not None else None
     if row is not None and pointed is not None and not any(node.offset > row.offset for node, _preserved in tree.boundaries):
         if pointed.is_sidechain and not tree.view.is_agent:
@@ -157,7 +159,7 @@ def _last_line(tree: Tree) -> Node | None:
             if node.is_turn:
                 return node
             if node.key not in without:
-                way = tree.walk(node.key)
+                way = tree.walk_until(node.key, lambda line: line.is_turn)
                 if any(line.is_turn for line in way):
                     return node
                 without.update(line.key for line in way)
@@ -167,7 +169,7 @@ def _last_line(tree: Tree) -> Node | None:
 
 def _is_pointed_away(tree: Tree, leaf: Node, pointed: Node, row: Any, relinks: _Relinks | None) -> bool:
     """Whether the chain ends at the pointer and not at the default leaf."""
-    way = _way_to(tree, leaf, pointed)
+    way = tree.walk_until(leaf.key, lambda node: node.key == pointed.key)
     on_way = {node.key for node in way}
     if pointed.key in on_way or pointed.key in {node.key for node in recovered(tree, way[::-1])[0]}:
         written_after = leaf.offset > row.offset and pointed.key in on_way
@@ -176,20 +178,10 @@ def _is_pointed_away(tree: Tree, leaf: Node, pointed: Node, row: Any, relinks: _
     return not (crosses and tree.children(pointed.key))
 
 
-def _way_to(tree: Tree, leaf: Node, pointed: Node) -> list[Node]:
-    """The walk from the leaf: as far as the pointer, which mostly is near, else all of it."""
-    limit = 2 * _FEW
-    while True:
-        way = tree.walk(leaf.key, limit)
-        if len(way) < limit or any(node.key == pointed.key for node in way):
-            return way
-        limit *= 16
-
-
 def _below_side_lines(tree: Tree, leaf: Node) -> Node:
     """The last of the attachment and system lines that follow a line, one below the other."""
     met = {leaf.key}
-    while below := [node for node in tree.children(leaf.key) if node.type in ("attachment", "system")]:
+    while below := [node for node in tree.children(leaf.key) if node.flags & (ATTACHMENT | SYSTEM)]:
         if below[0].key in met:
             break
         leaf = below[0]

@@ -8,45 +8,49 @@ from __future__ import annotations
 
 import orjson
 
-from transcripts.sessions.tree import Node
+from transcripts.sessions.node import ASSISTANT, BLANK, EMPTY_CONTENT, THINKING_ONLY, Node
 
 
 class Answered:
-    """The calls that a chain answers. Most lines hold one id, and the lists are compared as they are stored."""
+    """The calls that a chain answers. Most lines hold one id, so the lists are compared as they are stored first."""
 
     def __init__(self, chain: list[Node]) -> None:
-        self._stored = {node.result_ids for node in chain if node.result_ids is not None}
+        self.stored = {node.result_ids for node in chain}
         self._calls: set[str] | None = None
 
     def any_of(self, node: Node) -> bool:
         """Whether at least one call of a line is answered."""
-        return node.call_ids in self._stored or not self._ids.isdisjoint(node.calls)
+        return node.call_ids in self.stored or not self._ids.isdisjoint(node.calls)
 
     @property
     def _ids(self) -> set[str]:
         if self._calls is None:
-            self._calls = {call for stored in self._stored for call in orjson.loads(stored)}
+            self._calls = {call for ids in self.stored if ids is not None for call in orjson.loads(ids)}
         return self._calls
 
 
 def dropped(chain: list[Node]) -> dict[int, str]:
-    """The keys of the lines that are left out, with the reason."""
-    assistants = [node for node in chain if node.type == "assistant"]
+    """The keys of the lines that are left out, with the reason. Most lines stay, and are looked at as little as can be."""
     answered = Answered(chain)
-    speaking = {node.message_id for node in assistants if not node.thinking_only}
-    last = assistants[-1] if assistants else None
+    stored, odd = answered.stored, BLANK | THINKING_ONLY
+    doubtful = [node for node in chain if node.flags & odd or (node.call_ids is not None and node.call_ids not in stored)]
+    if not doubtful:
+        return {}
+    last = next(node for node in reversed(chain) if node.flags & ASSISTANT)
+    thinking = {node.message_id for node in doubtful if node.flags & THINKING_ONLY}
+    speaking = {node.message_id for node in chain if node.message_id in thinking and not node.flags & THINKING_ONLY}
     found: dict[int, str] = {}
-    for node in assistants:
-        is_last = node is last or (last is not None and node.message_id is not None and node.message_id == last.message_id)
+    for node in doubtful:
+        is_last = node is last or (node.message_id is not None and node.message_id == last.message_id)
         if node.call_ids and not is_last and not answered.any_of(node):
             found[node.key] = "calls without a result"
-        elif node.blank:
+        elif node.flags & BLANK:
             found[node.key] = "nothing but white space"
-        elif node.thinking_only and (node.message_id is None or node.message_id not in speaking):
+        elif node.flags & THINKING_ONLY and (node.message_id is None or node.message_id not in speaking):
             found[node.key] = "thinking only"
     return found
 
 
 def hidden(chain: list[Node]) -> dict[int, str]:
     """The keys of the lines that do not show in the chain but are sent."""
-    return {node.key: "no content" for node in chain if node.type == "assistant" and node.empty_content}
+    return {node.key: "no content" for node in chain if node.flags & EMPTY_CONTENT and node.flags & ASSISTANT}

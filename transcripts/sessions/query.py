@@ -4,6 +4,7 @@ Invariants:
 - On SQLite the connection is opened read-only, and an authorizer refuses whatever is no reading: no ATTACH, no pragma that
   sets something, no extension. On PostgreSQL the transaction is read-only.
 - A time limit ends a statement that runs too long.
+- On SQLite entry_json(id) gives what no column holds: the record of an entry, for json_extract.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import text
+from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from transcripts.errors import QueryRefused
+from transcripts.index.archive import Archive
 from transcripts.index.database import Database
 from transcripts.index.fulltext import text_of
+from transcripts.index.schema import entries, metadata
 
 _READING = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _PRAGMAS = frozenset({
@@ -46,6 +49,7 @@ def run(database: Database, statement: str, params: tuple[Any, ...] | dict[str, 
     try:
         with database.read() as reading:
             connection.create_function("search_text", 2, text_of(reading))
+            connection.create_function("entry_json", 1, _Records(reading).json)
             connection.execute("SELECT 1 FROM search LIMIT 0")  # FTS5 declares its columns now, which the authorizer would refuse
             connection.set_authorizer(_authorize)
             connection.set_progress_handler(lambda: time.monotonic() > ends, _CHECK_EVERY)
@@ -61,6 +65,32 @@ def run(database: Database, statement: str, params: tuple[Any, ...] | dict[str, 
         raise QueryRefused(f"the database refuses this query: {error}") from None
     finally:
         connection.close()
+
+
+def tables(connection: Connection) -> dict[str, tuple[str, ...]]:
+    """The tables and views that are for people, with their columns: the views first, then by name."""
+    known = inspect(connection)
+    views = [name for name in sorted(known.get_view_names()) if name.startswith("v_")]
+    named = [*views, *(table.name for table in sorted(metadata.sorted_tables, key=lambda table: table.name))]
+    return {name: tuple(column["name"] for column in known.get_columns(name)) for name in named}
+
+
+class _Records:
+    """The records of entries from the kept bytes, by the keys of the entries."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._kept: dict[int, Archive] = {}
+
+    def json(self, key: object) -> str | None:
+        """The record of an entry; None when there is none with this key, or only an empty line."""
+        place = entries.c["file", "offset", "length"]
+        row = self._connection.execute(select(*place).where(entries.c.id == key)).one_or_none() if type(key) is int else None
+        if row is None:
+            return None
+        if row.file not in self._kept:
+            self._kept = {row.file: Archive(self._connection, row.file)}
+        return self._kept[row.file].read_at(row.offset, row.length).decode("utf-8", "replace") or None
 
 
 def _authorize(action: int, first: str | None, second: str | None, _database: str | None, _trigger: str | None) -> int:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
+from operator import attrgetter
 
-from transcripts.sessions.tree import Node, Tree
+from transcripts.sessions.node import ASSISTANT, ATTACHMENT, Node
+from transcripts.sessions.tree import Tree
+
+_OFFSET = attrgetter("offset")
 
 
-@dataclass
+@dataclass(slots=True)
 class _Reply:
     """The lines of one message.id: all of them, those off the chain, the results of its calls, and its last on the chain."""
 
@@ -26,66 +30,66 @@ class _Reply:
 
 def recovered(tree: Tree, chain: list[Node]) -> tuple[list[Node], set[int]]:
     """The chain with what belongs to its replies, and the keys of the lines that were put in."""
-    off_chain = tree.beside(chain)
+    on_chain = {node.key: node for node in chain}
+    off_chain = tree.beside(on_chain)
     if not off_chain:
         return chain, set()
-    replies = _replies(chain, off_chain)
-    sides = _Sides(tree, off_chain)
-    on_chain = {node.key for node in chain}
+    replies = _replies(chain, on_chain, off_chain)
+    sides = _Sides(tree, replies, off_chain)
     used: set[int] = set()
     inserted: dict[int, list[Node]] = {}  # behind this place of the chain
-    taken: set[int] = set()  # places of the chain whose lines were merged into what was inserted
+    goes_on: dict[int, int] = {}  # the place behind the lines that were merged into what was inserted
     for reply in replies:
         siblings = [node for node in reply.siblings if node.key not in used]
         if not siblings and not any(node.call_ids for node in reply.lines):
             continue
         results = [node for node in reply.results if node.key not in on_chain and node.key not in used]
-        used.update(node.key for node in [*siblings, *results])
+        used.update([node.key for node in siblings])
+        used.update([node.key for node in results])
         others = results + sides.below([*reply.lines, *reply.results], used)
         if siblings or others:
             following = _following(chain, reply)
-            behind = [chain[at] for at in following]
-            inserted[reply.last] = _merged(_siblings_first(siblings, others), behind)
-            taken.update(following)
+            inserted[reply.last] = _merged(_siblings_first(siblings, others), chain[following.start : following.stop])
+            goes_on[reply.last] = following.stop
     whole: list[Node] = []
     start = 0
-    for at in sorted(inserted):  # whole stretches of the chain are taken over as they are
-        whole += [chain[place] for place in range(start, at + 1) if place not in taken]
+    for at in sorted(inserted):
+        whole += chain[start : at + 1]
         whole += inserted[at]
-        start = at + 1
-    return whole + [chain[place] for place in range(start, len(chain)) if place not in taken], used
+        start = goes_on[at]
+    return whole + chain[start:], used
 
 
-def _replies(chain: list[Node], off_chain: list[Node]) -> list[_Reply]:
+def _replies(chain: list[Node], on_chain: dict[int, Node], off_chain: list[Node]) -> list[_Reply]:
     """The replies of the chain that something off the chain belongs to, by their first line, with all that is theirs."""
-    wanted = {key for node in off_chain for key in (node.parent, node.source)}
-    touched = {node.message_id for node in off_chain if node.message_id is not None}
-    for node in chain:
-        if node.key in wanted:
-            if node.message_id is not None:
-                touched.add(node.message_id)
-            elif node.result_ids is not None:
-                wanted.update((node.parent, node.source))
-    touched.update(node.message_id for node in chain if node.message_id is not None and node.key in wanted)
-    replies: dict[str, _Reply] = {}
+    hung_on = {key for node in off_chain for key in (node.parent, node.source)}
+    above = [on_chain[key] for key in hung_on if key in on_chain]
+    asked = {key for node in above if node.result_ids is not None for key in (node.parent, node.source)}
+    above += [on_chain[key] for key in asked if key in on_chain]
+    touched = {node.message_id for node in itertools.chain(off_chain, above)}
+    replies: dict[str | None, _Reply] = {}
     reply_of: dict[int | None, _Reply] = {}
+    touched.discard(None)
     for at, node in enumerate(chain):
-        if node.message_id in touched and node.message_id is not None:
-            reply = reply_of[node.key] = replies.setdefault(node.message_id, _Reply(at))
+        if (message_id := node.message_id) in touched:
+            reply = replies.get(message_id)
+            if reply is None:
+                reply = replies[message_id] = _Reply(at)
+            reply_of[node.key] = reply
             reply.last = at
             reply.lines.append(node)
     for node in off_chain:
-        if node.message_id is not None and (found := replies.get(node.message_id)):
+        if found := replies.get(node.message_id):
             found.lines.append(node)
             found.siblings.append(node)
             reply_of[node.key] = found
     for node in itertools.chain(chain, off_chain):
         if node.result_ids is not None:
-            asked = reply_of.get(node.parent)
+            caller = reply_of.get(node.parent)
             named = reply_of.get(node.source) if node.source is not None else None
-            if asked is not None:
-                asked.results.append(node)
-            if named is not None and named is not asked:
+            if caller is not None:
+                caller.results.append(node)
+            if named is not None and named is not caller:
                 named.results.append(node)
     return list(replies.values())
 
@@ -93,21 +97,22 @@ def _replies(chain: list[Node], off_chain: list[Node]) -> list[_Reply]:
 class _Sides:
     """The side lines off the chain: attachments always, system and meta lines unless a turn stands below them."""
 
-    def __init__(self, tree: Tree, off_chain: list[Node]) -> None:
+    def __init__(self, tree: Tree, replies: list[_Reply], off_chain: list[Node]) -> None:
         self._below: defaultdict[int | None, list[Node]] = defaultdict(list)
-        sides = [node for node in off_chain if node.is_side]
-        above = tree.above_turns([node.key for node in sides if node.type != "attachment"])
-        for node in sides:
-            if node.key not in above:
+        for node in off_chain:
+            if node.is_side:
                 self._below[node.parent].append(node)
+        self._above_turns: set[int] = set()
+        found = self.below([node for reply in replies for node in (*reply.lines, *reply.results)], set())
+        self._above_turns = tree.above_turns([node.key for node in found if not node.flags & ATTACHMENT])
 
     def below(self, roots: list[Node], used: set[int]) -> list[Node]:
         """Those that hang below the roots and were not used before; they are then."""
         found: list[Node] = []
-        open_keys = [node.key for node in roots]
+        open_keys = [node.key for node in roots if node.key in self._below]
         while open_keys:
             for node in self._below.get(open_keys.pop(), ()):
-                if node.key not in used:
+                if node.key not in used and node.key not in self._above_turns:
                     used.add(node.key)
                     found.append(node)
                     open_keys.append(node.key)
@@ -116,13 +121,15 @@ class _Sides:
 
 def _siblings_first(siblings: list[Node], others: list[Node]) -> list[Node]:
     """Siblings, then the rest, each in file order; a result that is the parent of a sibling goes before it."""
-    results = {node.key: node for node in others if node.is_result}
+    siblings.sort(key=_OFFSET)
+    others.sort(key=_OFFSET)
+    results = {node.key: node for node in others if node.result_ids is not None}
     ordered: dict[int, Node] = {}
-    for node in sorted(siblings, key=lambda node: node.offset):
+    for node in siblings:
         if node.parent in results:
             ordered[node.parent] = results[node.parent]
         ordered[node.key] = node
-    for node in sorted(others, key=lambda node: node.offset):
+    for node in others:
         ordered[node.key] = node
     return list(ordered.values())
 
@@ -142,7 +149,7 @@ def _merged(found: list[Node], following: list[Node]) -> list[Node]:
     merged: list[Node] = []
     at = 0
     for node in found:
-        after = place_of.get(node.parent, -1) + 1 if node.type == "assistant" and node.parent is not None else 0
+        after = place_of.get(node.parent, -1) + 1 if node.flags & ASSISTANT and node.parent is not None else 0
         while at < len(following) and (at < after or following[at].offset < node.offset):
             merged.append(following[at])
             at += 1

@@ -19,7 +19,7 @@ import orjson
 
 from transcripts.files.entry import clean
 from transcripts.index.text import blocks
-from transcripts.sessions.tree import Node
+from transcripts.sessions.node import ASSISTANT, ATTACHMENT, BOUNDARY, EMPTY_CONTENT, LOCAL_COMMAND, USER, Node
 
 NO_CONTENT = "(no content)"
 NO_RESPONSE = "No response requested."
@@ -78,7 +78,7 @@ def messages(sent: Sequence[Part], extra: Sequence[dict[str, Any]], system_as_us
 
 def parts(lines: Sequence[Line]) -> list[Part]:
     """All parts in order. `lines` are those of the chain after the drops, with those that are only hidden."""
-    start = max((at + 1 for at, (node, _record) in enumerate(lines) if node.subtype == "compact_boundary"), default=0)
+    start = max((at + 1 for at, (node, _record) in enumerate(lines) if node.flags & BOUNDARY), default=0)
     lines = lines[start:]
     turns = _turns(lines)
     found: list[Part] = []
@@ -91,7 +91,7 @@ def parts(lines: Sequence[Line]) -> list[Part]:
         found += [*turn.assistant, *results, *turn.mentions, *said]
         found += _reminder(turn.reminders, any(part.role == "user" for part in found))
     talk = [node for node, _record in lines if node.is_turn]
-    if open_calls or (talk and talk[-1].type == "user") or (found and not talk):
+    if open_calls or (talk and talk[-1].flags & USER) or (found and not talk):
         found.append(Part("assistant", None, _text(NO_RESPONSE)))
     return found
 
@@ -116,25 +116,25 @@ def _turns(lines: Sequence[Line]) -> list[_Turn]:
     replies: dict[str, _Turn] = {}  # of the replies since a user last spoke
     for node, record in lines:
         turn = turns[-1]
-        if node.type == "assistant":
+        if node.flags & ASSISTANT:
             joined = replies.get(node.message_id or "")
             if joined is None:
                 turns.append(joined := _Turn())
             if node.message_id is not None:
                 replies[node.message_id] = joined
             joined.assistant += _parts("assistant", node, record) or (
-                [Part("assistant", None, _text(NO_CONTENT))] if node.empty_content else []
+                [Part("assistant", None, _text(NO_CONTENT))] if node.flags & EMPTY_CONTENT else []
             )
             joined.assistant.sort(key=lambda part: part.kind == "tool_use")
-        elif node.type == "attachment":
+        elif node.flags & ATTACHMENT:
             _attach(turn, node, record)
-        elif node.type == "user" or node.subtype == "local_command":
+        elif node.flags & (USER | LOCAL_COMMAND):
             if not node.is_result:
                 replies.clear()
             _hear(
                 turn,
                 _parts("user", node, record)
-                if node.type == "user"
+                if node.flags & USER
                 else [Part("user", node.uuid, _text(clean(str(record.get("content", "")))))],
             )
     return turns

@@ -3,68 +3,27 @@
 Invariants:
 - Rows are never rewritten. Relinks and prunes are a View: a floor on the offset, a few nodes kept below it, and a few
   parents that differ; they are bound into each query.
-- A query fetches what it is asked for: a walk the chain and not the file, whatever stands on dead branches.
+- A query fetches what it is asked for: a walk the chain and not the file, whatever stands on dead branches. Where most of
+  the file is on the chain, a walk to the root reads it as a Scan, within the bounds of that.
 - Walks end at a null parent, at a parent that the view has not, and at a node they have met: no circle runs for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import orjson
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
+from transcripts.sessions.node import ASSISTANT, BOUNDARY, COLUMNS, Node
+from transcripts.sessions.scan import Scan
 
-class Node(NamedTuple):
-    """A message as the rules see it; `parent` is the one of the view. The flags are those of the table `messages`."""
-
-    key: int
-    parent: int | None
-    source: int | None
-    offset: int
-    first_offset: int
-    length: int
-    crc: int
-    uuid: str
-    type: str
-    subtype: str | None
-    timestamp: int | None
-    message_id: str | None
-    is_meta: bool
-    is_sidechain: bool
-    call_ids: str | None
-    result_ids: str | None
-    thinking_only: bool
-    blank: bool
-    empty_content: bool
-
-    @property
-    def is_turn(self) -> bool:
-        """A user or assistant line."""
-        return self.type in ("user", "assistant")
-
-    @property
-    def is_result(self) -> bool:
-        """A user line that holds a tool result."""
-        return self.result_ids is not None
-
-    @property
-    def is_side(self) -> bool:
-        """An attachment, a system line, or a meta user line without a result."""
-        return self.type in ("attachment", "system") or (self.type == "user" and self.is_meta and not self.is_result)
-
-    @property
-    def calls(self) -> list[str]:
-        """The ids of the calls it makes."""
-        return orjson.loads(self.call_ids) if self.call_ids else []
-
-    @property
-    def answers(self) -> list[str]:
-        """The ids of the calls it answers."""
-        return orjson.loads(self.result_ids) if self.result_ids else []
+_NEAR = 64  # lines walked at first in search of one that mostly is near
+_BOUND_VALUE = re.compile(r":(\w+)")  # as statements are written here, and SQLite takes them
 
 
 @dataclass
@@ -79,10 +38,6 @@ class Way:
     is_cut: bool = False  # more lines stand above the first
     joins: list[tuple[Node, Node | None, str]] = field(default_factory=list)
     """(line, the line it was joined to or None, why its own parent did not do)."""
-
-
-_COLUMNS = """m.node, {parent}, m.source, m."offset", m.first_offset, m.length, m.crc, m.uuid, m.type, m.subtype,
-    m.timestamp, m.message_id, m.is_meta, m.is_sidechain, m.call_ids, m.result_ids, m.thinking_only, m.blank, m.empty_content"""
 
 
 # What of a reply can stand beside a chain: its own lines, results, and side lines.
@@ -130,6 +85,13 @@ class View:
             conditions.append(f"{alias}.node NOT IN ({_listed(self.gone)})")
         return " AND ".join(conditions)
 
+    def lowest(self) -> str:
+        """The SQL of an offset before which the view has nothing."""
+        if not self.kept:
+            return str(self.floor)
+        kept = f'SELECT k."offset" FROM messages AS k WHERE k.node IN ({_listed(self.kept)})'
+        return f'(SELECT MIN(lines."offset") FROM (SELECT {self.floor} AS "offset" UNION ALL {kept}) AS lines)'
+
     def on_level(self) -> str:
         """The SQL condition on `m` for what can be a leaf, or be joined to."""
         return "m.is_mapped" if self.is_agent else "NOT m.is_sidechain"
@@ -158,6 +120,8 @@ class Tree:
 
     def __init__(self, connection: Connection, file: int, view: View | None = None) -> None:
         self._connection = connection
+        self._scan: Scan | None = None
+        self._walked = 0  # lines that walks to the root have met
         self.file = file
         self.view = view or View()
 
@@ -189,13 +153,19 @@ class Tree:
         return {node.key: node for node in self._nodes(f"m.node IN ({_listed(keys)})")} if keys else {}
 
     def written(self, keys: list[int]) -> dict[int, tuple[Any, ...]]:
-        """What else stands on lines: node -> parentUuid as written, and the tokens of its usage."""
+        """What else stands on lines: node -> node, parentUuid as written, subtype, timestamp, and the tokens of its usage."""
         statement = f"""
             WITH wanted(node) AS ({self._listed("keys", "BIGINT")})
-            SELECT m.node, m.parent_uuid, m.input_tokens, m.output_tokens, m.cache_read_tokens, m.cache_write_tokens
+            SELECT m.node, m.parent_uuid, m.subtype, m.timestamp,
+                   m.input_tokens, m.output_tokens, m.cache_read_tokens, m.cache_write_tokens
             FROM wanted JOIN messages AS m ON m.node = wanted.node
         """
-        return {row[0]: row[1:] for row in self._rows(statement, keys=self._list(keys))}
+        return {row[0]: row for row in self._rows(statement, keys=self._list(keys))}
+
+    def first_written(self, keys: Collection[int]) -> dict[int, tuple[int | None, int]]:
+        """When and where lines stood first: node -> timestamp, and the offset of the first line with its uuid."""
+        rows = self._rows(f"SELECT m.node, m.timestamp, m.first_offset FROM messages AS m WHERE m.node IN ({_listed(keys)})")
+        return {row[0]: (row[1], row[2]) for row in rows}
 
     def last_first(self, before: int | None, limit: int) -> list[Node]:
         """The last lines that are no sidechain, the last one first; those that stand before an offset."""
@@ -212,9 +182,10 @@ class Tree:
 
     def joinable(self, node: Node, window: int, met: Collection[int]) -> Node | None:
         """The newest line at most `window` milliseconds older than a line, of equals the first, that was not met yet."""
-        if node.timestamp is None:
+        timestamp, _first_offset = self.first_written([node.key])[node.key]
+        if timestamp is None:
             return None
-        within = f"m.timestamp BETWEEN {node.timestamp - window} AND {node.timestamp}"
+        within = f"m.timestamp BETWEEN {timestamp - window} AND {timestamp}"
         condition = f'm.file = :file AND {within} AND {self.view.on_level()} ORDER BY m.timestamp DESC, m."offset"'
         for row in self._rows(self._select(condition)):
             if row[0] not in met:
@@ -223,18 +194,14 @@ class Tree:
 
     @cached_property
     def boundaries(self) -> list[tuple[Node, str | None]]:
-        """The compact boundaries, with what they preserve as JSON (None: nothing)."""
-        found = {node.key: node for node in self._nodes("m.node IN (SELECT node FROM boundaries WHERE file = :file)")}
+        """The compact boundaries in file order, with what they preserve as JSON (None: nothing)."""
         rows = self._rows(
             "SELECT b.node, b.preserved FROM boundaries AS b "
             "JOIN messages AS m ON m.node = b.node AND m.entry = b.entry WHERE b.file = :file"
         )
         preserved = {row[0]: row[1] for row in rows}
-        return [
-            (node, preserved.get(key))
-            for key, node in sorted(found.items(), key=lambda item: getattr(item[1], self.view.position))
-            if node.subtype == "compact_boundary"
-        ]
+        of_file = f'm.node IN (SELECT node FROM boundaries WHERE file = :file) ORDER BY +m."{self.view.position}"'
+        return [(node, preserved.get(node.key)) for node in self._nodes(of_file) if node.flags & BOUNDARY]
 
     def children(self, node: int) -> list[Node]:
         """The lines that hang directly on a node."""
@@ -294,33 +261,65 @@ class Tree:
 
     def walk(self, start: int, limit: int | None = None) -> list[Node]:
         """The line of a node and its ancestors, up to `limit` of them; empty when the view has no such line."""
+        way: dict[int, Node] = {}
+        at: int | None = start
+        if limit is None:
+            self._scan = scan = self._scan or Scan(self._read_back)
+            at = _followed(at, scan.lines, way)
+            while at is not None and scan.goes_on(self._walked + len(way)):
+                at = _followed(at, scan.lines, way)
+            self._walked += len(way)
+            if scan.is_whole:
+                at = None
+        if at is not None:
+            _followed(at, self._ancestors(at, limit), way)
+        return list(way.values())
+
+    def walk_until(self, start: int, is_found: Callable[[Node], bool]) -> list[Node]:
+        """The walk from a node at least as far as the first line that is looked for; all of it when there is none."""
+        limit = _NEAR
+        while True:
+            way = self.walk(start, limit)
+            if len(way) < limit or any(map(is_found, way)):
+                return way
+            limit *= 16
+
+    def _ancestors(self, start: int, limit: int | None) -> dict[int, Node]:
+        """The lines that a walk from a node meets, by a query that goes from each to its parent."""
         alive, parent = self.view.alive(), self.view.parent()
         depth, next_depth, bound = ("", "", "") if limit is None else (", 1", ", walk.depth + 1", f"AND walk.depth < {limit}")
         statement = f"""
             WITH RECURSIVE {self.view.relinks()}walk(node, parent{", depth" if depth else ""}) AS (
-                SELECT m.node, {parent}{depth} FROM messages AS m WHERE m.node = {start} AND {alive}
+                SELECT m.node, {parent}{depth} FROM messages AS m WHERE m.node = :start AND {alive}
                 UNION
                 SELECT m.node, {parent}{next_depth} FROM walk JOIN messages AS m ON m.node = walk.parent WHERE {alive} {bound}
             )
-            SELECT {_COLUMNS.format(parent="walk.parent")} FROM walk JOIN messages AS m ON m.node = walk.node
+            SELECT {COLUMNS.format(parent="walk.parent")} FROM walk JOIN messages AS m ON m.node = walk.node
         """
-        found = {row[0]: row for row in self._rows(statement)}
-        way: list[Node] = []
-        at: int | None = start
-        while (row := found.pop(at, None)) is not None:
-            way.append(Node._make(row))
-            at = row[1]
-        return way
+        return {row[0]: Node._make(row) for row in self._rows(statement, start=start)}
 
-    def beside(self, chain: list[Node]) -> list[Node]:
-        """What a walk cannot see of its replies, in one grouped query: the other lines of the chain's message ids, the
-        results of all of them, and the side lines below. Lines of the chain are left out. Cost: one look into an index for
-        each line of the chain, and the rows found; the cross joins keep SQLite from starting at the other end.
+    def _read_back(self, before: int | None, count: int) -> list[Node]:
+        """Lines in file order, the last first."""
+        end = "" if before is None else f'AND m."offset" < {before}'
+        place = f'm.file = :file {end} AND m."offset" >= {self.view.lowest()}'
+        return self._nodes(f'{place} ORDER BY m."offset" DESC LIMIT {count}')
+
+    def beside(self, chain: dict[int, Node]) -> list[Node]:
+        """What a walk cannot see of its replies: the other lines of the chain's message ids, the results of all of them, and
+        the side lines below; more may come along. In file order, without the lines of the chain.
+
+        What a scan has not brought comes by one grouped query. Cost: one look into an index for each line of the chain, and
+        the rows found; the cross joins keep SQLite from starting at the other end.
         """
+        if self._scan is not None:
+            while self._scan.goes_on(len(chain)):
+                pass
+            if self._scan.is_whole:
+                return [node for key, node in reversed(self._scan.lines.items()) if key not in chain]
         alive, parent = self.view.alive(), self.view.parent()
         values = {
-            "keys": self._list([node.key for node in chain]),
-            "ids": self._list(list({node.message_id for node in chain if node.message_id and node.type == "assistant"})),
+            "keys": self._list(list(chain)),
+            "ids": self._list(list({node.message_id for node in chain.values() if node.message_id and node.flags & ASSISTANT})),
         }
         statement = f"""
             WITH RECURSIVE {self.view.relinks()}chain(node) AS MATERIALIZED ({self._listed("keys", "BIGINT")}),
@@ -339,7 +338,7 @@ class Tree:
                 WHERE ({self._hangs_on("beside.node")} OR m.source = beside.node)
                   AND m.node NOT IN (SELECT node FROM chain) AND {_BESIDE}
             )
-            SELECT {_COLUMNS.format(parent=parent)} FROM beside CROSS JOIN messages AS m
+            SELECT {COLUMNS.format(parent=parent)} FROM beside CROSS JOIN messages AS m
             WHERE m.node = beside.node AND {alive} ORDER BY +m."offset"
         """
         return list(map(Node._make, self._rows(statement, **values)))
@@ -389,13 +388,25 @@ class Tree:
     def _select(self, condition: str) -> str:
         with_relinks = self.view.relinks().rstrip(", ")
         head = f"WITH {with_relinks} " if with_relinks else ""
-        columns = _COLUMNS.format(parent=self.view.parent())
+        columns = COLUMNS.format(parent=self.view.parent())
         return f"{head}SELECT {columns} FROM messages AS m WHERE {self.view.alive()} AND {condition}"
 
     def _nodes(self, condition: str, **values: Any) -> list[Node]:
         return list(map(Node._make, self._rows(self._select(condition), **values)))
 
     def _rows(self, statement: str, **values: Any) -> list[Any]:
-        """The rows as the driver gives them: SQLAlchemy's would cost as much as the query."""
-        result = self._connection.execute(text(statement), {"file": self.file, **values})
+        """The rows as the driver gives them: what SQLAlchemy makes of them would cost as much as the query."""
+        if self._connection.dialect.name != "sqlite":
+            statement = _BOUND_VALUE.sub(r"%(\1)s", statement)
+        result = self._connection.exec_driver_sql(statement, {"file": self.file, **values})
         return list(result.cursor.fetchall()) if result.cursor is not None else []
+
+
+def _followed(at: int | None, lines: dict[int, Node], way: dict[int, Node]) -> int | None:
+    """Walk on as far as these lines reach; the node that is not among them, or None at the end of all: no parent, a circle."""
+    while at is not None and (node := lines.get(at)) is not None:
+        if at in way:
+            return None
+        way[at] = node
+        at = node.parent
+    return at

@@ -16,12 +16,16 @@ from transcripts.interfaces.cli.asking import list_sessions, show
 from transcripts.interfaces.cli.branching import branches
 from transcripts.interfaces.cli.care import rebuild, verify
 from transcripts.interfaces.cli.demo import demo
+from transcripts.interfaces.cli.editing import fork, tag, title, untag
 from transcripts.interfaces.cli.exits import Commands
 from transcripts.interfaces.cli.giving import export, restore
 from transcripts.interfaces.cli.importing import sync
+from transcripts.interfaces.cli.leaving import delete, forget
 from transcripts.interfaces.cli.options import common
 from transcripts.interfaces.cli.query import sql
 from transcripts.interfaces.cli.resuming import go_on, resume
+from transcripts.interfaces.cli.searching import search
+from transcripts.interfaces.cli.statistics import stats
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -35,13 +39,17 @@ def cli() -> None:
 
     \b
     Examples:
+      transcripts search delivery report
       transcripts list --since yesterday
       transcripts resume latest --last 20
       transcripts export 2286290b -o copy.jsonl
     """
 
 
-for command in (sync, list_sessions, show, resume, go_on, branches, export, restore, sql, verify, rebuild, demo):
+for command in (
+    sync, search, list_sessions, show, resume, go_on, branches, export, restore, title, tag, untag, fork, delete,
+    forget, stats, sql, verify, rebuild, demo,
+):  # fmt: skip
     cli.add_command(command)
 
 

@@ -15,6 +15,7 @@ from transcripts.interfaces.cli.importing import problem_json, problem_line
 from transcripts.interfaces.cli.options import Settings, common, named, pass_settings
 from transcripts.interfaces.cli.output import (
     count,
+    cut,
     home_shortened,
     one_line,
     painted,
@@ -114,17 +115,11 @@ def _print_table(infos: Sequence[SessionInfo], id_length: int) -> None:
     for number, row in enumerate(rows):
         cells = [row[3].rjust(widest[3]) if column == 3 else set_cell_size(row[column], widest[column]) for column in columns]
         start, name = "  ".join(cells) + "  ", len(cells[0])
-        title = _cut(row[5], max(10, room - cell_len(start)))
+        title = cut(row[5], max(10, room - cell_len(start)))
         if number == 0:
             write(painted(start + title, bold=True))
         else:
             write(painted(start[:name], fg="cyan") + start[name:] + title)
-
-
-def _cut(text: str, cells: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    return text if cell_len(text) <= cells else set_cell_size(text, cells - 1).rstrip() + "…"
 
 
 def _path_tail(path: str, cells: int) -> str:
@@ -134,7 +129,7 @@ def _path_tail(path: str, cells: int) -> str:
     tail = path
     while cell_len(tail) > cells:
         rest = tail.removeprefix("…/").partition("/")[2]
-        tail = f"…/{rest}" if rest else _cut(tail, cells)
+        tail = f"…/{rest}" if rest else cut(tail, cells)
     return tail
 
 

@@ -12,6 +12,7 @@ import glob
 import hashlib
 import io
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from transcripts.errors import InvalidRequest
 from transcripts.interfaces.cli.asking import id_length
 from transcripts.interfaces.cli.exits import NOTHING_OR_PROBLEMS
 from transcripts.interfaces.cli.options import Settings, common, pass_settings
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from transcripts.sessions.catalog import SessionInfo
 
 _QUERY = "SELECT name, count(*) AS calls, sum(is_error) AS failed FROM tool_calls GROUP BY name ORDER BY calls DESC LIMIT 5"
+_WORDS = re.compile(r"[^\W\d_]{4,}")
 _IN_THE_SAMPLE = "2286290b"  # three tool calls in one reply
 
 
@@ -67,7 +70,7 @@ class _Show:
 def demo(context: click.Context, settings: Settings) -> int:
     """Run the main commands once, to see them work.
 
-    Imports, lists, resumes, exports and queries. Takes your own transcripts (they are only read) and your database when
+    Imports, lists, searches, resumes, exports and queries. Takes your own transcripts (they are only read) and your database when
     there are any, else a small made-up sample and a database that is removed afterwards.
 
     \b
@@ -104,15 +107,27 @@ def _sessions(db: str | None) -> list[SessionInfo]:
 
 
 def _tour(show: _Show, infos: list[SessionInfo], chosen: SessionInfo, folder: str) -> int:
-    """List, resume, export and query."""
+    """List, search, resume, export and query."""
     name = chosen.id[: id_length(infos)]
     copy = os.path.join(folder, "copy.jsonl")
     show.run("list", "--limit", "10")
+    if word := _word(show.db, chosen):
+        show.run("search", word, "--limit", "3")
     show.run("resume", name, "--last", "12")
     show.run("export", name, "-o", copy)
     equal = os.path.exists(copy) and _compare(chosen, copy, show.json)
     show.run("sql", _QUERY)
     return NOTHING_OR_PROBLEMS if show.failed or not equal else 0
+
+
+def _word(db: str | None, chosen: SessionInfo) -> str | None:
+    """A word of a session that a search finds: the longest of its title that can be looked up."""
+    from transcripts.interfaces import defaults
+
+    with defaults.open(db, fresh=False) as index, contextlib.suppress(InvalidRequest):  # PostgreSQL has no search
+        words = sorted(_WORDS.findall(chosen.title or ""), key=len, reverse=True)
+        return next((word for word in words if index.search(word, limit=1).hits), None)
+    return None
 
 
 def _compare(chosen: SessionInfo, copy: str, json: bool) -> bool:

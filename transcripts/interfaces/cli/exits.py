@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from transcripts.errors import Ambiguous, DatabaseBusy, InvalidRequest, TranscriptsError
+from transcripts.errors import Ambiguous, DatabaseBusy, InvalidRequest, TranscriptBusy, TranscriptsError
 from transcripts.interfaces.cli.output import one_line, say
 
 NOTHING_OR_PROBLEMS = 1
@@ -68,7 +68,7 @@ def _message(error: TranscriptsError) -> str:
 
 
 def _code_of(error: TranscriptsError) -> int:
-    if isinstance(error, DatabaseBusy):
+    if isinstance(error, (DatabaseBusy, TranscriptBusy)):
         return BUSY
     return USAGE if isinstance(error, InvalidRequest) else NOTHING_OR_PROBLEMS
 

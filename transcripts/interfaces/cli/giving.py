@@ -14,22 +14,36 @@ from transcripts.interfaces.cli.output import count, safe, say, size, write, wri
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option("-o", "--output", metavar="FILE", help="A new file; else the bytes go to standard output.")
 @click.option("--with-files", metavar="DIR", help="Write it into this folder, with its sub-agents and side files.")
+@click.option("--parquet", metavar="DIR", help="The tables of all sessions, as Parquet files (needs the extra: parquet).")
 @click.option("--version", type=click.IntRange(min=1), help="An older version of a rewritten file; 1 is the first.")
 @common
 @pass_settings
-def export(settings: Settings, session: str, output: str | None, with_files: str | None, version: int | None) -> int:
+def export(
+    settings: Settings, session: str | None, output: str | None, with_files: str | None, parquet: str | None, version: int | None
+) -> int:
     """Write a transcript as it was, byte for byte.
 
-    Also one whose file is gone. Nothing is ever written over. A sub-agent's transcript is named by its path.
+    Also one whose file is gone. Nothing is ever written over. A sub-agent's transcript is named by its path. With --parquet: not
+    a transcript, but what stands in the database, for DuckDB, pandas and the like.
 
     \b
     Examples:
       transcripts export 2286290b -o copy.jsonl
       transcripts export latest --with-files backup/
+      transcripts export --parquet tables/
     """
+    if parquet is not None:
+        if session or output or with_files or version:
+            raise InvalidRequest("--parquet writes the tables of all sessions; give nothing else")
+        with settings.opened() as index:
+            written = index.export_parquet(parquet)
+        _tell(settings, written)
+        return 0
+    if session is None:
+        raise InvalidRequest("name a session, or give --parquet DIR")
     if output and with_files:
         raise InvalidRequest("give either -o or --with-files")
     to_stdout = not with_files and output in (None, "-")

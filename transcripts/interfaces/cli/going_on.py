@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from transcripts.errors import InvalidRequest, NotFound
+from transcripts.interfaces.cli.output import command
+from transcripts.interfaces.worktrees import worktrees
 
 if TYPE_CHECKING:
     from transcripts.sessions.catalog import SessionInfo
 
 CLIENT = "claude"
-_GIT_SECONDS = 5
 
 
 def start_client(info: SessionInfo, fork: bool) -> NoReturn:
@@ -30,7 +30,7 @@ def start_client(info: SessionInfo, fork: bool) -> NoReturn:
     if program is None:
         raise NotFound(f"the client is not installed: there is no `{CLIENT}` on the PATH; install it, or read on without --exec")
     if info.state != "live":
-        raise InvalidRequest(f"the client's file of {info.id} is gone; bring it back with: transcripts restore {info.id}")
+        raise InvalidRequest(f"the client's file of {info.id} is gone; bring it back with: {command('restore', info.path)}")
     if not info.cwd or not os.path.isdir(info.cwd):
         raise NotFound(
             f"the session's directory is gone: {info.cwd or 'none is known'}; make it again, or read on without --exec"
@@ -46,12 +46,5 @@ def directories_here() -> list[str]:
     """The current directory, and the other worktrees of its repository."""
     here = os.getcwd()
     found = [here, os.environ.get("PWD", here)]
-    try:
-        told = subprocess.run(
-            ["git", "worktree", "list", "--porcelain"],  # noqa: S607  git is wherever the user has it
-            capture_output=True, text=True, timeout=_GIT_SECONDS, check=True,
-        ).stdout  # fmt: skip
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        told = ""
-    found += [line.removeprefix("worktree ") for line in told.splitlines() if line.startswith("worktree ")]
+    found += worktrees(here)
     return list(dict.fromkeys(found))

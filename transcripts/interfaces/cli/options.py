@@ -7,7 +7,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,9 @@ from transcripts.interfaces.cli.progress import Bar
 if TYPE_CHECKING:
     from transcripts.api import Index
     from transcripts.sessions.catalog import Transcript
+
+
+LATEST = "latest"
 
 
 @dataclass
@@ -50,8 +53,15 @@ def named(index: Index, session: str) -> tuple[str, Transcript]:
         say(f"{one_line(session)} is in {len(found.others) + 1} places; taken: {found.path}")
         for path in found.others:
             say(f"  not taken: {path}")
-    # `latest` may be another session a moment later
-    return (found.session_id or session if session == "latest" else session), found
+    return (found.path if session == LATEST else session), found  # it may be another session a moment later
+
+
+def name_in_command(session_id: str, path: str, shared: Set[str]) -> str:
+    """What names a session in a command: its id, or its path where the id would mean something else.
+
+    `shared` are the ids that several sessions have.
+    """
+    return path if session_id in shared or session_id == LATEST or session_id.startswith("-") else session_id
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:

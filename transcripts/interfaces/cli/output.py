@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -45,6 +46,11 @@ def one_line(text: str, limit: int | None = None) -> str:
     """A safe text on one line, cut to so many characters."""
     line = " ".join(safe(text).split())
     return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
+
+
+def command(*words: str) -> str:
+    """A command of ours that can be pasted into a shell as it stands, whatever stands in its words."""
+    return one_line(shlex.join(["transcripts", *words]))
 
 
 def say(message: str) -> None:
@@ -110,6 +116,13 @@ def wrapped(line: str, room: int) -> Iterator[str]:
         piece += word
         used += size
     yield piece
+
+
+def cut(text: str, cells: int) -> str:
+    """A text of at most so many columns, with an ellipsis where something is left out."""
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= cells else set_cell_size(text, cells - 1).rstrip() + "…"
 
 
 def home_shortened(path: str) -> str:

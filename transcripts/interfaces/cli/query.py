@@ -1,4 +1,4 @@
-"""`sql`: one reading statement, its rows as a table, CSV or JSON.
+"""`sql`: reading statements, their rows as a table, CSV, JSON or Markdown; one, or a prompt for several.
 
 Invariants:
 - CSV in a pipe holds the values as they are; on a terminal, and in a table, they are made harmless.
@@ -9,51 +9,70 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from transcripts.errors import InvalidRequest
 from transcripts.interfaces.cli.options import Settings, common, pass_settings
-from transcripts.interfaces.cli.output import console, count, one_line, safe, say, write_json
+from transcripts.interfaces.cli.output import console, count, one_line, safe, say, write, write_json
 
 if TYPE_CHECKING:
     from transcripts.sessions.query import QueryResult
 
 _CELL = 300  # characters of a value in a table
+_SIGNS = re.compile(r"[\\|`*_<\[]")  # what Markdown takes for markup
+FORMATS = ["table", "csv", "json", "markdown"]
 
 
 @click.command()
 @click.argument("statement", required=False)
-@click.option("--format", type=click.Choice(["table", "csv", "json"]), help="How to write the rows (default: table).")
+@click.option("--format", type=click.Choice(FORMATS), help="How to write the rows (default: table).")
+@click.option("--file", "-f", "source", metavar="FILE", help="Read the statement from a file.")
 @common
 @pass_settings
-def sql(settings: Settings, statement: str | None, format: str | None) -> int:
-    """Ask the database with one SQL statement; it can only read.
+def sql(settings: Settings, statement: str | None, format: str | None, source: str | None) -> int:
+    """Ask the database with a SQL statement; it can only read.
 
-    The statement may come from standard input (`-`, or nothing, in a pipe). The tables are listed in the README.
+    The statement may come from a file, or from standard input (`-`, or nothing, in a pipe). With none, a terminal gets a prompt
+    with history and completion. The README has the tables and views, and queries to begin with.
 
     \b
     Examples:
-      transcripts sql "SELECT name, count(*) AS calls FROM tool_calls GROUP BY name ORDER BY calls DESC"
+      transcripts sql "SELECT * FROM v_daily_usage ORDER BY day DESC LIMIT 7"
       transcripts sql --format csv < question.sql
     """
     if settings.json and format not in (None, "json"):
         raise InvalidRequest(f"--json and --format {format} exclude each other")
-    if statement == "-" or (statement is None and not sys.stdin.isatty()):
+    if statement is not None and source is not None:
+        raise InvalidRequest("give a statement or --file")
+    form = "json" if settings.json else format or "table"
+    if source is not None:
+        with open(source, encoding="utf-8") as file:
+            statement = file.read()
+    elif statement is None and sys.stdin.isatty() and sys.stdout.isatty():
+        _prompt(settings, form)
+        return 0
+    elif statement in (None, "-"):
         statement = sys.stdin.read()
     if not statement or not statement.strip():
         raise InvalidRequest('give a statement, like: transcripts sql "SELECT count(*) FROM sessions"')
     with settings.opened() as index:
         result = index.sql(statement)
-    if settings.json or format == "json":
-        _write_json(result)
-    elif format == "csv":
-        _write_csv(result)
-    else:
-        _write_table(result)
+    _WRITERS[form](result)
     return 0
+
+
+def _prompt(settings: Settings, form: str) -> None:
+    from transcripts.interfaces.cli.asking_sql import ask
+
+    with settings.opened() as index:
+        names = [name for table, columns in index.sql_tables().items() for name in (table, *columns)]
+        settings.bar.close()
+        ask(lambda statement: _WRITERS[form](index.sql(statement)), names)
 
 
 def _write_json(result: QueryResult) -> None:
@@ -92,3 +111,23 @@ def _write_table(result: QueryResult) -> None:
         table.add_row(*(Text("" if value is None else one_line(str(_plain(value)), _CELL)) for value in row))
     console().print(table)
     say(f"{count(len(result.rows), 'row')}.")
+
+
+def _write_markdown(result: QueryResult) -> None:
+    def line(cells: Iterable[str]) -> str:
+        return f"| {' | '.join(cells)} |"
+
+    cells = [[_marked_down(value) for value in row] for row in result.rows]
+    numbers = [all(isinstance(row[at], (int, float, type(None))) for row in result.rows) for at in range(len(result.columns))]
+    write(line(_marked_down(column) for column in result.columns))
+    write(line("---:" if is_number else "---" for is_number in numbers))
+    for row in cells:
+        write(line(row))
+
+
+def _marked_down(value: Any) -> str:
+    """A value as a cell of a table in Markdown."""
+    return "" if value is None else _SIGNS.sub(r"\\\g<0>", one_line(str(_plain(value))))
+
+
+_WRITERS = {"table": _write_table, "csv": _write_csv, "json": _write_json, "markdown": _write_markdown}

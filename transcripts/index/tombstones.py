@@ -1,0 +1,97 @@
+"""What was forgotten: sessions whose files are passed over, wherever they still lie.
+
+Invariants:
+- A file is known by its project's folder and its session's id; a sub-agent's that lies beside the transcripts, and whose
+  session only its lines tell, by its own name.
+- An id that is a uuid is no other session's, so its files are passed over in any folder: a project's folder may be renamed.
+  Only what stands stays: a session of that id in a project in which it was not forgotten, wherever that is moved to.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Set
+from typing import NamedTuple
+
+from sqlalchemy import Connection, exists, select
+
+from transcripts.files.discover import TranscriptFile, placed
+from transcripts.index.bulk import upsert_rows
+from transcripts.index.schema import files, forgotten
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+Name = tuple[str, str]
+"""A project's folder, and the session's id or a sub-agent's file beside the transcripts."""
+
+
+class Buried(Exception):
+    """A file of a forgotten session is about to be imported."""
+
+
+class Tombstones(NamedTuple):
+    """All that was forgotten of a machine, and the sessions that stand although another of their id was."""
+
+    names: Set[Name]
+    uuids: Set[str]
+    standing: Set[Name]
+
+    def are_of(self, file: TranscriptFile) -> bool:
+        """Whether a file is one of those that were forgotten, in their own folder."""
+        return name_of(file) in self.names
+
+    def follow(self, file: TranscriptFile) -> bool:
+        """Whether a file has the uuid of a forgotten session, and is none of a session that stands."""
+        name = name_of(file)
+        return name[1] in self.uuids and name not in self.standing
+
+
+def name_of(file: TranscriptFile) -> Name:
+    """What a file is known by among what was forgotten."""
+    return file.project_key, file.session_id or file.name.removesuffix(".jsonl")
+
+
+def of_machine(connection: Connection, source: str) -> Tombstones:
+    """All that was forgotten of a machine. Cost: a few microseconds for each."""
+    rows = connection.execute(select(*forgotten.c["project_key", "session_id"]).where(forgotten.c.source == source))
+    names = {(row.project_key, row.session_id) for row in rows}
+    standing = (
+        select(*files.c["project_key", "session_id"])
+        .join(forgotten, (forgotten.c.source == files.c.source) & (forgotten.c.session_id == files.c.session_id))
+        .where(files.c.source == source)
+        .distinct()
+    )
+    return Tombstones(
+        names,
+        {name for _key, name in names if _UUID.fullmatch(name)},
+        {(row.project_key, row.session_id) for row in connection.execute(standing)} if names else set(),
+    )
+
+
+def is_forgotten(connection: Connection, source: str, project_key: str, name: str) -> bool:
+    """Whether a session, or a sub-agent's file beside it, was forgotten: there, or by its uuid."""
+    buried = select(forgotten.c.project_key).where(forgotten.c.source == source, forgotten.c.session_id == name)
+    keys = set(connection.scalars(buried))
+    if project_key in keys or not keys:
+        return bool(keys)
+    same = (files.c.source == source, files.c.project_key == project_key, files.c.session_id == name)
+    return bool(_UUID.fullmatch(name)) and not connection.scalar(select(exists().where(*same)))
+
+
+def is_name(connection: Connection, name: str) -> bool:
+    """Whether a session that was called so was forgotten, of any machine."""
+    return bool(connection.scalar(select(exists().where(forgotten.c.session_id == name))))
+
+
+def is_place(connection: Connection, path: str) -> bool:
+    """Whether the file at a path is passed over, of any machine."""
+    _kind, key, session_id, _agent_id, below = placed(path)
+    name = session_id or below.removesuffix(".jsonl")
+    sources = connection.scalars(select(forgotten.c.source).where(forgotten.c.session_id == name).distinct()).all()
+    return any(is_forgotten(connection, source, key, name) for source in sources)
+
+
+def bury(connection: Connection, source: str, project_key: str, name: str) -> None:
+    """Note that a session, or a sub-agent's file beside it, is forgotten from now on."""
+    upsert_rows(connection, forgotten, [(source, project_key, name, time.time_ns() // 1_000_000)])
