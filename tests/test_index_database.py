@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -225,25 +224,6 @@ class TestOneWriter:
         shutil.copy(home.db, tmp_path / "copy.db")
         with Index.open(tmp_path / "copy.db", fresh=False) as index:
             assert index.session(session_id(1)).message_count == 2
-
-    @pytest.mark.parametrize(("error", "logged"), [(KeyboardInterrupt, []), (OSError, ["Exception closing connection"])])
-    def test_a_stop_while_it_is_closed_is_raised_and_not_logged(
-        self,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        caplog: pytest.LogCaptureFixture,
-        error: type[BaseException],
-        logged: list[str],
-    ) -> None:
-        database = Database(tmp_path / "a.db")
-
-        def stopped(connection: object) -> None:
-            raise error
-
-        monkeypatch.setattr(database.engine.pool._dialect, "do_close", stopped)
-        with pytest.raises(KeyboardInterrupt) if error is KeyboardInterrupt else nullcontext():
-            database.close()
-        assert [record.getMessage()[:28] for record in caplog.records] == logged
 
 
 def _limit_pages(database: Database, pages: int) -> None:

@@ -15,8 +15,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import Home
+from tests.builders import Home, Log
 from tests.shell import FIX, client_folder, objects, process, run, write_many
+
+STOPPED_WHILE_CLOSING = """
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from transcripts.interfaces.cli import main
+
+def closed(dialect, connection):
+    raise KeyboardInterrupt
+
+SQLiteDialect_pysqlite.do_close = closed
+main()
+"""
 
 
 def loaded(*arguments: str) -> set[str]:
@@ -82,6 +93,15 @@ class TestEnds:
         run("sync", "--db", home.db)
         assert len(objects("list", "--no-sync", "--db", home.db)) == 40
         assert run("verify", "--db", home.db).exit_code == 0
+
+    def test_ctrl_c_while_a_connection_is_closed_is_one_sentence(self, home: Home) -> None:
+        """The pool logs whatever it meets there, with a traceback."""
+        home.write(Log().turns(1))
+        stopping = [sys.executable, "-c", STOPPED_WHILE_CLOSING, "sync", str(home.projects), "--db", str(home.db)]
+        done = subprocess.run(stopping, capture_output=True, text=True)
+        assert done.returncode == 130
+        assert done.stderr == "Stopped. The database is sound; the next sync goes on from here.\n"
+        assert len(objects("list", "--db", home.db)) == 1
 
 
 class TestProgress:

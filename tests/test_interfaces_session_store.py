@@ -349,6 +349,15 @@ class TestDelete:
         assert number(home, files) == number(home, chunks) == 2
         assert run(store.load(key())) is not None
 
+    def test_a_linked_folder_is_not_followed(self, store: TranscriptStore, home: Home, tmp_path: Path) -> None:
+        run(store.append(key(), batch({"type": "x"})))
+        notes = tmp_path / "aside" / "subagents" / "agent-a1.jsonl"
+        notes.parent.mkdir(parents=True)
+        notes.write_bytes(b"{}\n")
+        home.path(SID).with_suffix("").symlink_to(tmp_path / "aside")
+        run(store.delete(key()))
+        assert notes.exists() and not home.path(SID).exists()
+
     def test_what_another_process_has_removed_from_the_disk_leaves_the_database(self, store: TranscriptStore, home: Home) -> None:
         run(store.append(key(), batch({"type": "x"})))
         shutil.rmtree(home.projects)

@@ -259,6 +259,15 @@ class TestNames:
         home.sync()
         return home
 
+    def test_a_path_is_the_one_that_is_told_also_through_a_link(self, home: Home) -> None:
+        path = home.write(Log().turns(1))
+        away = path.parent.rename(home.root / "away")
+        path.parent.symlink_to(away)
+        home.sync()
+        with home.open() as index:
+            (told,) = index.sessions()
+            assert index.session(told.path) == told
+
     def test_an_id_a_prefix_a_title_a_path_and_latest_mean_a_session(self, two: Home) -> None:
         with two.open() as index:
             for name in (session_id(2), "Title 2", str(two.path(session_id(2))), "latest"):

@@ -193,11 +193,12 @@ class TestDelete:
         home.sync()
         late = home.write(Log(first=40, common={"agentId": "c"}).turns(1).data, "agent-c")
         linked = path.with_name("agent-d.jsonl")
-        linked.symlink_to(late)
+        linked.symlink_to(home.write(Log(first=50, common={"agentId": "d"}).turns(1).data, "agent-d", key="aside"))
         data = {file: file.read_bytes() for file in (path, before, late)}
         with home.open() as index:
             assert index.delete(SESSION) == sorted(str(file.resolve()) for file in data)
             assert sorted(path.parent.iterdir()) == [other, linked]
+            assert rows(index, "SELECT count(*) FROM files WHERE agent_id = 'd'") == [(0,)]
             assert index.restore(SESSION) == sorted(str(file.resolve()) for file in data)
         assert {file: file.read_bytes() for file in data} == data
 

@@ -9,7 +9,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import stat
@@ -184,9 +183,8 @@ class Database:
 
     def _engine(self) -> Engine:
         if not self.is_sqlite:
-            return _without_stops_logged(create_engine(self.url))
+            return create_engine(self.url)
         engine = create_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT / 1000, "check_same_thread": False})
-        _without_stops_logged(engine)
 
         @event.listens_for(engine, "connect")
         def _connect(connection: sqlite3.Connection, record: Any) -> None:
@@ -239,17 +237,6 @@ def take_turn(connection: Connection, seconds: float) -> None:
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}")
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})")
     connection.exec_driver_sql("SET LOCAL lock_timeout = 0")
-
-
-def _without_stops_logged(engine: Engine) -> Engine:
-    """The engine, whose pool logs no user's stop that comes while a connection is closed: it is raised, and no fault."""
-    pool = type(engine.pool)
-    logging.getLogger(f"{pool.__module__}.{pool.__name__}").addFilter(_is_fault)
-    return engine
-
-
-def _is_fault(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 def _url(url: str | os.PathLike[str]) -> URL:

@@ -55,7 +55,7 @@ def remove_file(database: Database, source: str, path: str) -> Forgotten:
 
 
 def bury_file(database: Database, source: str, found: TranscriptFile) -> None:
-    """Let go of a file that is one of a forgotten session, as its lines have told, so that it is not read again."""
+    """Note that a file is one of a forgotten session, as its id or its lines tell, so that it is not read again."""
     with database.write() as connection:
         tombstones.bury(connection, source, *tombstones.name_of(found))
         _remove(connection, files.c.source == source, files.c.path == found.path)

@@ -124,12 +124,14 @@ def _plan(connection: Connection, source: str, scans: list[Scan], sessions_only:
             newest[row.path] = row
             if row.path not in found and row.derived_version != DERIVED_VERSION:
                 outdated.append(row)
-    buried = tombstones.of_machine(connection, source)
-    changed = [file for path, file in found.items() if not _is_same(newest.get(path), file) and not buried.are_of(file)]
+    passed_over = tombstones.names(connection, source)
+    changed = [
+        file
+        for path, file in found.items()
+        if not _is_same(newest.get(path), file) and tombstones.name_of(file) not in passed_over
+    ]
     missing = [row for path, row in newest.items() if path not in found and _is_gone(row, scans)]
     moved = _moves(missing, [file for file in changed if file.path not in newest])
-    standing = {tombstones.name_of(file) for _row, file in moved}
-    changed = [file for file in changed if not buried.follow(file) or tombstones.name_of(file) in standing]
     gone_elsewhere = {row.id for row, _file in moved}
     vanished = [row for row in missing if row.state == "live" and row.id not in gone_elsewhere]
     return _Plan(changed, moved, vanished, outdated)

@@ -4,15 +4,14 @@ Invariants:
 - A file is known by its project's folder and its session's id; a sub-agent's that lies beside the transcripts, and whose
   session only its lines tell, by its own name.
 - An id that is a uuid is no other session's, so its files are passed over in any folder: a project's folder may be renamed.
-  Only what stands stays: a session of that id in a project in which it was not forgotten, wherever that is moved to.
+  What is met so is noted by its folder, too. Only what stands stays: a session of that id in a project in which it was not
+  forgotten, wherever that is moved to.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Set
-from typing import NamedTuple
 
 from sqlalchemy import Connection, exists, select
 
@@ -30,43 +29,15 @@ class Buried(Exception):
     """A file of a forgotten session is about to be imported."""
 
 
-class Tombstones(NamedTuple):
-    """All that was forgotten of a machine, and the sessions that stand although another of their id was."""
-
-    names: Set[Name]
-    uuids: Set[str]
-    standing: Set[Name]
-
-    def are_of(self, file: TranscriptFile) -> bool:
-        """Whether a file is one of those that were forgotten, in their own folder."""
-        return name_of(file) in self.names
-
-    def follow(self, file: TranscriptFile) -> bool:
-        """Whether a file has the uuid of a forgotten session, and is none of a session that stands."""
-        name = name_of(file)
-        return name[1] in self.uuids and name not in self.standing
-
-
 def name_of(file: TranscriptFile) -> Name:
     """What a file is known by among what was forgotten."""
     return file.project_key, file.session_id or file.name.removesuffix(".jsonl")
 
 
-def of_machine(connection: Connection, source: str) -> Tombstones:
-    """All that was forgotten of a machine. Cost: a few microseconds for each."""
+def names(connection: Connection, source: str) -> set[Name]:
+    """All that was forgotten of a machine, by the folders that are known to hold it."""
     rows = connection.execute(select(*forgotten.c["project_key", "session_id"]).where(forgotten.c.source == source))
-    names = {(row.project_key, row.session_id) for row in rows}
-    standing = (
-        select(*files.c["project_key", "session_id"])
-        .join(forgotten, (forgotten.c.source == files.c.source) & (forgotten.c.session_id == files.c.session_id))
-        .where(files.c.source == source)
-        .distinct()
-    )
-    return Tombstones(
-        names,
-        {name for _key, name in names if _UUID.fullmatch(name)},
-        {(row.project_key, row.session_id) for row in connection.execute(standing)} if names else set(),
-    )
+    return {(row.project_key, row.session_id) for row in rows}
 
 
 def is_forgotten(connection: Connection, source: str, project_key: str, name: str) -> bool:

@@ -139,7 +139,8 @@ class Store:
             with suppress(NotFound):
                 held.enter_context(writer.locked(path, make=False))
             places = [path, f"{path.removesuffix('.jsonl')}.id", *([folder] if key.subpath is None else [])]
-            found = [file for place in places if os.path.exists(place) for file in scan(place).files]
+            own = [place for place in places if os.path.exists(place) and not os.path.islink(place)]  # no link is followed
+            found = [file for place in own for file in scan(place).files]
             disk.remove({file.path: (file.size, file.mtime_ns) for file in found}, folder)
             if key.subpath is None:
                 project, session = path.removesuffix(".jsonl").split(os.sep)[-2:]

@@ -2,11 +2,13 @@
 
 Invariants:
 - A command returns its exit code (None is 0) or raises; only the table below says what an exception means.
+- Ctrl-C ends a command with one sentence, wherever it comes.
 - A reader that closes the pipe (`| head`) ends the command without a word, with the code a shell gives to such an end.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Any
@@ -22,6 +24,7 @@ BUSY = 75  # EX_TEMPFAIL of sysexits.h: try again
 STOPPED = 130  # 128 + SIGINT
 CLOSED_PIPE = 141  # 128 + SIGPIPE
 
+_POOL = "sqlalchemy.pool.impl.QueuePool"  # the logger of the connections of a file, and of a server
 _SHOWN = 20  # candidates for an ambiguous name
 
 
@@ -48,6 +51,7 @@ class Commands(click.Group):
         return code
 
     def _answered(self, ctx: click.Context) -> int:
+        logging.getLogger(_POOL).addFilter(_is_fault)
         try:
             return super().invoke(ctx) or 0
         except TranscriptsError as error:
@@ -56,6 +60,11 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             say("Stopped. The database is sound; the next sync goes on from here.")
             return STOPPED
+
+
+def _is_fault(record: logging.LogRecord) -> bool:
+    """Whether what a pool logs is more than a stop that came while it closed a connection: that is raised, too."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 def _message(error: TranscriptsError) -> str:
