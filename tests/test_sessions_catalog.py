@@ -69,7 +69,7 @@ class TestFirstPrompt:
         prompt = one(home, log).first_prompt
         assert prompt is not None
         assert prompt.startswith("why is the kettle slow slow")
-        assert len(prompt) == 2000
+        assert len(prompt) == 1000
 
     def test_machine_text_beside_a_prompt_is_left_out_of_it(self, home: Home) -> None:
         log = Log()

@@ -33,7 +33,6 @@ from transcripts.index.scope import Place
 from transcripts.index.text import SEARCHED_TYPES, Texts, texts
 
 BATCH = 2000  # documents a transaction: a commit each 1,000 costs 1.2 times one commit, each 100 twice
-_MANY = 10_000  # documents that FTS5 writes in several parts
 FEW = 1000  # documents that the transaction which adds them may index too
 SPAN = 2000  # entries of a span, at least, before the next begins
 _COLUMNS = ", ".join(SEARCH_COLUMNS)
@@ -98,10 +97,6 @@ def drain(database: Database, limit: int | None = None, progress: Callable[[Prog
             break
         passed += step
         advance(size)
-    if passed >= _MANY:
-        with database.write() as connection:
-            if passed > mark(connection) // 2:  # a first import: its parts become one, for a twentieth of what it cost
-                connection.exec_driver_sql("INSERT INTO search (search) VALUES ('optimize')")
     return passed
 
 

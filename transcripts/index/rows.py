@@ -42,7 +42,7 @@ _TARGETS = (
 )
 _TARGET_LIMIT = 1000
 _PLACE_LIMIT = 600  # of a path or an address that is part of a key
-_PROMPT_LIMIT = 2000
+_PROMPT_LIMIT = 1000
 _DETAIL_LIMIT = 300
 _SHELLS = frozenset({"Bash", "PowerShell"})
 _FIRST_WORD = re.compile(
@@ -350,7 +350,7 @@ def short(value: object, limit: int = 200) -> str | None:
 
 
 def prompt_of(record: dict[str, Any]) -> str | None:
-    """What a person typed in a user line, white space folded, at most 2,000 characters; None when it is machine text.
+    """What a person typed in a user line, white space folded, at most 1,000 characters; None when it is machine text.
 
     Machine text is: meta lines, sidechains, results, compact summaries, caveats, commands and their output, hooks.
     """

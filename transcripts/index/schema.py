@@ -392,7 +392,7 @@ prompts = Table(
     Column("offset", Id, nullable=False),
     Column("uuid", CleanText, nullable=False),
     Column("timestamp", Millis),
-    Column("text", CleanText, nullable=False),  # what was typed: its first 2,000 characters, white space folded
+    Column("text", CleanText, nullable=False),  # what was typed: its first 1,000 characters, white space folded
     Index("ix_prompts_file", "file", "offset"),
 )
 

@@ -243,7 +243,7 @@ VIEWS: dict[str, tuple[str, str]] = {
     WHERE f.kind = 'agent' AND f.state <> 'replaced'""",
     ),
     "v_prompts": (
-        "One row a prompt that a person typed: its first 2,000 characters.",
+        "One row a prompt that a person typed: its first 1,000 characters.",
         f"""
     SELECT x.timestamp AS prompted_at, {_iso("x.timestamp")} AS prompted_at_iso, {_day("x.timestamp")} AS day,
       x.text, {_WHERE}, x.uuid, x.entry
