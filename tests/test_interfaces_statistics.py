@@ -42,8 +42,10 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
     return of
 
 
-def test_a_pipe_gets_exact_numbers_and_no_bars(corpus: Home) -> None:
+def test_a_pipe_gets_exact_numbers_and_no_bars(corpus: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run("stats", "--by", "model")
+    monkeypatch.setenv("COLUMNS", "30")
+    assert f"{OUTPUT:,}" in run("stats", "--by", "model").stdout
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0] == ["model", "replies", "input", "output", "thinking", "cache", "read", "cache", "write", "cost"]
     total = {"cost": lines[-1][-1], "output": lines[-1][3], "read": lines[-1][5]}

@@ -149,7 +149,10 @@ def _write_table(found: Stats, rows: tuple[Any, ...]) -> None:
     for name, row, line in zip(names, rows, lines, strict=False):
         table.add_row(Text(name), *line, *([Bar(largest or 1, 0, _size(row), color="cyan")] if has_bar else []))
     table.add_row("total", *lines[-1], *([""] if has_bar else []), style="bold")
-    console().print(table)
+    shown = console()
+    if exact:
+        shown.width = max(shown.width, taken + longest)  # a program reads it: no number is cut
+    shown.print(table)
 
 
 def _columns(by: str, room: int, exact: bool) -> list[Column]:
