@@ -21,7 +21,7 @@ from transcripts.index import scope
 from transcripts.index.text import TITLE_FIELDS
 from transcripts.sessions.filters import Narrowing
 
-RANKED = 2000
+RANKED = 1000
 _WEIGHTS = "8, 5, 6, 5, 2, 1.5, 1, 0"  # title, summary, prompt, reply, thinking, tool, result, scope: words above tool noise
 _RECENT = 0.3  # by how much a match of today counts more ...
 _HALF_LIFE = 90 * 24 * 3600 * 1000  # ... and how many milliseconds of age halve that
