@@ -12,12 +12,29 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, Select, and_, bindparam, case, delete, exists, func, insert, or_, select, update
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Select,
+    Subquery,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from transcripts.index.bulk import insert_rows, upsert_rows
+from transcripts.index.costs import cost_of
 from transcripts.index.counts import Calls, counted, raised
 from transcripts.index.rows import Rows
 from transcripts.index.schema import (
@@ -163,8 +180,15 @@ def _chosen() -> Select[Any]:
         .where(usage.c.response.in_(bindparam("keys", expanding=True)))
         .subquery()
     )
-    columns = [ranked.c.earliest if column.name == "timestamp" else ranked.c[column.name] for column in responses.columns]
-    return select(*columns).where(ranked.c.rank == 1)
+    one = select(*_columns(ranked)).where(ranked.c.rank == 1).subquery()
+    return select(*one.c, cost_of(one))
+
+
+def _columns(ranked: Subquery) -> Iterator[ColumnElement[Any]]:
+    """Those of `responses`, without the cost."""
+    for column in responses.columns:
+        if column.name != "cost":
+            yield ranked.c.earliest.label("timestamp") if column.name == "timestamp" else ranked.c[column.name]
 
 
 _CALLS = select(tool_calls.c.tool_use_id).where(tool_calls.c.file == _FILE)

@@ -26,7 +26,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 from transcripts.errors import DatabaseBusy, DatabaseTooNew, DatabaseUnusable
 from transcripts.files.private import make_folders
 
-REVISION = "0003"
+REVISION = "0004"
 """The newest migration that this release knows."""
 
 APPLICATION_ID = 0x7472_6E73  # "trns": lets `file` and others tell our databases from those of other programs

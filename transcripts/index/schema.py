@@ -4,7 +4,8 @@ Invariants:
 - Kept tables hold what cannot be made again once a file is gone: `files`, `chunks`, `file_chunks`, `forgotten`, `roots`,
   `meta`. Everything else is derived from the chunks, and may be dropped and made again (`DERIVED`).
 - `store_summaries` is what the Agent SDK made of a session's first bytes, for the store of its sessions: see folding.py.
-- `zone_offsets` and `prices` are what the views know of the user's time zone and of prices: see settings.py.
+- `zone_offsets` and `prices` are what is known of the user's time zone and of prices: see settings.py. The cost of a response
+  is kept with it, and made anew when prices change.
 - Sizes and offsets are bytes, times are integer milliseconds since 1970 UTC unless a name says `_ns`.
 - A uuid is unique within a version of a file, never globally.
 - Entry and node keys are opaque: they change when a file is derived again. Order within a file is (file, offset).
@@ -355,10 +356,9 @@ usage = Table(
     Index("ix_usage_response", "response"),
 )
 
-_PRICED_BY = ("model", "speed", "service_tier")
 _ADDED_UP = (
-    "input_tokens", "output_tokens", "thinking_tokens", "cache_read_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens",
-    "web_searches", "is_partial",
+    "cost", "input_tokens", "output_tokens", "thinking_tokens", "cache_read_tokens", "cache_write_5m_tokens",
+    "cache_write_1h_tokens", "web_searches", "is_partial",
 )  # fmt: skip
 
 responses = Table(
@@ -379,9 +379,10 @@ responses = Table(
     Column("thinking_tokens", Id),
     Column("speed", CleanText),
     Column("is_sidechain", Boolean, nullable=False),
+    Column("cost", Double),  # in millionths of a dollar, by the table prices; NULL: without a price (costs.py)
     # Both hold all that is added up, so that a total reads them alone and in order.
-    Index("ix_responses_timestamp", "timestamp", *_PRICED_BY, *_ADDED_UP),
-    Index("ix_responses_model", *_PRICED_BY, "timestamp", *_ADDED_UP),
+    Index("ix_responses_timestamp", "timestamp", *_ADDED_UP),
+    Index("ix_responses_model", "model", "timestamp", *_ADDED_UP),
 )
 
 prompts = Table(

@@ -4,6 +4,7 @@ Invariants:
 - `meta` names the zone whose spans the views take (`zone`), and where the prices are from (`prices`). The spans of zones that
   were used before stay; UTC is always there.
 - Prices that the user gave stay until others are given; shipped ones follow the release.
+- Whoever changes the prices makes the costs of all responses anew.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, delete, select
 
 from transcripts.index import prices as _prices
 from transcripts.index.bulk import insert_rows, upsert_rows
+from transcripts.index.costs import price_all
 from transcripts.index.database import Database
 from transcripts.index.prices import SHIPPED, Prices
 from transcripts.index.schema import meta, prices, zone_offsets
@@ -40,6 +42,8 @@ def begin(connection: Connection) -> None:
         upsert_rows(connection, meta, [(_ZONE, UTC_ZONE.name)])
     if _source(known) in (None, SHIPPED):
         _write_prices(connection, _prices.shipped())
+    else:
+        price_all(connection)  # an older revision kept no costs
 
 
 def settle(database: Database, zone: Zone | None, given: Prices | None) -> None:
@@ -99,3 +103,10 @@ def _write_prices(connection: Connection, table: Prices) -> None:
     insert_rows(connection, prices, table.rows)
     about = orjson.dumps({"source": table.source, "date": table.date, "digest": table.digest}).decode()
     upsert_rows(connection, meta, [(_PRICES, about)])
+    price_all(connection)
+
+
+def copy_prices(connection: Connection, scratch: Connection) -> None:
+    """Give another database the prices of this one."""
+    scratch.execute(delete(prices))
+    insert_rows(scratch, prices, [tuple(row) for row in connection.execute(select(prices))])

@@ -35,6 +35,7 @@ from transcripts.index.schema import (
     projects,
     responses,
 )
+from transcripts.index.settings import copy_prices
 from transcripts.index.versions import edges
 
 _NAMED = 200  # records that a damaged search index is told by; the others are counted
@@ -51,6 +52,8 @@ def damage(database: Database, progress: Callable[[Progress], None] | None = Non
             unfinished = {row.path for row in rows if row.derived_version != DERIVED_VERSION}
             found += [Problem(path, "its import is not finished; run: transcripts sync") for path in sorted(unfinished)]
             whole = []
+            with scratch.write() as other:
+                copy_prices(connection, other)
             for row in rows:
                 meter.path = row.path
                 if faults := _damaged_chunks(connection, row):

@@ -48,24 +48,17 @@ def _iso(moment: str) -> str:
 
 
 _PROMPT = "(r.input_tokens + r.cache_read_tokens + r.cache_write_5m_tokens + r.cache_write_1h_tokens)"
-_PRICED = f"""LEFT JOIN prices AS p ON p.model = r.model AND p.speed = coalesce(r.speed, 'standard')
-        AND coalesce(r.service_tier, 'standard') = 'standard'
-        AND p.starts_at <= coalesce(r.timestamp, 0) AND coalesce(r.timestamp, 0) < p.ends_at
-        AND p.prompt_above < {_PROMPT} AND {_PROMPT} <= p.prompt_up_to"""
-_COST = """(r.input_tokens * p.input + r.output_tokens * p.output + r.cache_read_tokens * p.cache_read
-        + r.cache_write_5m_tokens * p.cache_write_5m + r.cache_write_1h_tokens * p.cache_write_1h
-        + r.web_searches * p.web_search)"""  # in millionths of a dollar
 _COUNTED = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
 _TOTAL = " + ".join(f"{{row}}.{name}_tokens" for name in _COUNTED)
 
 
 def _sums(extra: str = "") -> str:
-    """What is told of a number of responses `r`, joined with their prices `p`; a sum of which no price is known is NULL."""
+    """What is told of a number of responses `r`; a sum of which no price is known is NULL."""
     tokens = ", ".join(f"CAST(sum(r.{name}_tokens) AS BIGINT) AS {name}_tokens" for name in (*_COUNTED, "thinking"))
-    unpriced = f"sum(CASE WHEN p.model IS NULL THEN {_PROMPT} + r.output_tokens END)"
+    unpriced = f"sum(CASE WHEN r.cost IS NULL THEN {_PROMPT} + r.output_tokens END)"
     return f"""count(*) AS responses, {tokens},
       CAST(sum(r.web_searches) AS BIGINT) AS web_searches, count(CASE WHEN r.is_partial THEN 1 END) AS partial_responses,
-      sum({_COST}) / 1000000.0 AS cost_usd, CAST(coalesce({unpriced}, 0) AS BIGINT) AS unpriced_tokens{extra}"""
+      sum(r.cost) / 1000000.0 AS cost_usd, CAST(coalesce({unpriced}, 0) AS BIGINT) AS unpriced_tokens{extra}"""
 
 
 def _told(row: str) -> str:
@@ -98,9 +91,9 @@ VIEWS: dict[str, tuple[str, str]] = {
       {_day("r.timestamp")} AS day,
       r.model, r.speed, r.service_tier, r.input_tokens, r.output_tokens, r.thinking_tokens, r.cache_read_tokens,
       r.cache_write_5m_tokens, r.cache_write_1h_tokens, {_TOTAL.format(row="r")} AS total_tokens, r.web_searches,
-      r.is_partial, r.is_sidechain, {_COST} / 1000000.0 AS cost_usd,
+      r.is_partial, r.is_sidechain, r.cost / 1000000.0 AS cost_usd,
       {_WHERE}
-    FROM responses AS r JOIN files AS f ON f.id = r.owner {_PRICED}""",
+    FROM responses AS r JOIN files AS f ON f.id = r.owner""",
     ),
     "v_daily_usage": (
         "One row a local day: replies, tokens, cost. The row without a day holds replies without a time.",
@@ -109,10 +102,10 @@ VIEWS: dict[str, tuple[str, str]] = {
       {_told("u")}
     FROM (
       SELECT {_sums(", min(r.timestamp) AS first_responded_at")}
-      FROM zone_offsets AS z JOIN responses AS r ON r.timestamp >= z.starts_at AND r.timestamp < z.ends_at {_PRICED}
+      FROM zone_offsets AS z JOIN responses AS r ON r.timestamp >= z.starts_at AND r.timestamp < z.ends_at
       WHERE z.zone = {_ZONE} GROUP BY r.timestamp + z.utc_offset - (r.timestamp + z.utc_offset) % {_DAY}
       UNION ALL
-      SELECT {_sums(", NULL")} FROM responses AS r {_PRICED}
+      SELECT {_sums(", NULL")} FROM responses AS r
       WHERE r.timestamp IS NULL
         OR r.timestamp < (SELECT min(z.starts_at) FROM zone_offsets AS z WHERE z.zone = {_ZONE})
         OR r.timestamp >= (SELECT max(z.ends_at) FROM zone_offsets AS z WHERE z.zone = {_ZONE})
@@ -127,7 +120,7 @@ VIEWS: dict[str, tuple[str, str]] = {
     FROM (
       SELECT r.model, min(r.timestamp) AS first_used_at, max(r.timestamp) AS last_used_at,
       {_sums()}
-      FROM responses AS r {_PRICED} GROUP BY r.model
+      FROM responses AS r GROUP BY r.model
     ) AS u""",
     ),
     "v_tool_calls": (
@@ -233,7 +226,7 @@ VIEWS: dict[str, tuple[str, str]] = {
     LEFT JOIN (
       SELECT o.source, o.path, min(r.timestamp) AS first_responded_at, max(r.timestamp) AS last_responded_at,
       {_sums()}
-      FROM responses AS r JOIN files AS o ON o.id = r.owner {_PRICED} WHERE o.kind = 'agent' GROUP BY o.source, o.path
+      FROM responses AS r JOIN files AS o ON o.id = r.owner WHERE o.kind = 'agent' GROUP BY o.source, o.path
     ) AS u ON u.source = f.source AND u.path = f.path
     LEFT JOIN (
       SELECT o.source, o.session_id, t.agent_id, min(t.target) AS description
@@ -272,7 +265,7 @@ VIEWS: dict[str, tuple[str, str]] = {
     LEFT JOIN (
       SELECT o.source, o.project_key, o.session_id,
       {_sums()}
-      FROM responses AS r JOIN files AS o ON o.id = r.owner {_PRICED} GROUP BY o.source, o.project_key, o.session_id
+      FROM responses AS r JOIN files AS o ON o.id = r.owner GROUP BY o.source, o.project_key, o.session_id
     ) AS u ON u.source = s.source AND u.project_key = s.project_key AND u.session_id = s.session_id AND s.place = 1
     LEFT JOIN client_costs AS c ON c.file = s.file""",
     ),
