@@ -25,14 +25,14 @@ from sqlalchemy import Connection
 import transcripts.index.upgrade  # noqa: F401  loaded once, before the forks
 from transcripts.api import Index
 from transcripts.files import reader
-from transcripts.index import archive, fulltext, importer
+from transcripts.index import archive, fulltext, prepare
 from transcripts.index.database import Database
 
 
 def small_steps() -> None:
     """Many small transactions instead of a few large ones."""
     reader.BLOCK_SIZE = archive.CHUNK_SIZE = 16 * 1024
-    importer.BATCH_BYTES = 1
+    prepare.BATCH_BYTES = 1
     fulltext.BATCH = 100
 
 

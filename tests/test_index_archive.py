@@ -13,6 +13,7 @@ from sqlalchemy import Connection, insert
 from tests.builders import Home, Lab, Log, count, database_of, rows, session_id
 from transcripts.index import archive
 from transcripts.index.archive import Archive
+from transcripts.index.frames import framed
 from transcripts.index.schema import files
 
 PIECES = st.lists(st.binary(min_size=1, max_size=300), max_size=30)
@@ -28,7 +29,7 @@ def new_file(connection: Connection, name: str = "a") -> int:
 
 
 def append(connection: Connection, file: int, data: bytes) -> None:
-    archive.keep(connection, file, [(Archive(connection, file).size, data)])
+    archive.keep(connection, file, [framed(Archive(connection, file).size, data)])
     archive.merge_tail(connection, file, Archive(connection, file).size)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.builders import Home, Json, Log, call, count, database_of, differing, result, rows, session_id, text
 from tests.soup import records
-from transcripts.index import fulltext, scope
+from transcripts.index import fulltext, prepare, scope
 from transcripts.index.scope import Place
 from transcripts.index.text import SEARCHED_TYPES, TEXT_LIMIT, Passages, passages, texts
 
@@ -173,7 +173,7 @@ class TestIndex:
         home.write(Log().turns(2))
         home.sync()
         monkeypatch.setattr(fulltext, "TEXT_VERSION", 999)
-        monkeypatch.setattr(fulltext, "texts", lambda *_record: ("heron", *[None] * 6, "here"))
+        monkeypatch.setattr(prepare, "texts", lambda *_record: ("heron", *[None] * 6, "here"))
         with home.open() as index:
             assert index.sync([home.projects]).indexed == 4
             assert len(found(home, "heron")) == 4

@@ -15,7 +15,7 @@ from tests.builders import Lab, Log, rows, session_id, stopped_after
 from tests.soup import lines
 from transcripts.errors import FileExists, NotFound
 from transcripts.files import reader
-from transcripts.index import importer
+from transcripts.index import prepare
 
 NUMBERS = st.integers(1, 3)
 KEYS = st.sampled_from(["-a", "-b"])
@@ -141,7 +141,7 @@ class Histories(RuleBasedStateMachine):
 
 
 def test_whatever_happens_all_is_kept_and_the_database_is_sound(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importer, "BATCH_BYTES", 1)  # many small transactions
+    monkeypatch.setattr(prepare, "BATCH_BYTES", 1)  # many small transactions
     monkeypatch.setattr(reader, "BLOCK_SIZE", 600)
     monkeypatch.setattr(Histories, "lab", lab, raising=False)
     run_state_machine_as_test(Histories, settings=settings(max_examples=10, stateful_step_count=15))

@@ -20,7 +20,7 @@ from tests.soup import cuts, transcripts
 from transcripts.api import Index
 from transcripts.files import reader
 from transcripts.files.discover import TranscriptFile, scan
-from transcripts.index import importer, versions
+from transcripts.index import prepare, versions
 from transcripts.index.schema import files
 
 MB = 1024 * 1024
@@ -62,7 +62,7 @@ class TestSameContent:
         whole.sync()
         stepped.write(data)
         with monkeypatch.context() as patched:
-            patched.setattr(importer, "BATCH_BYTES", 1)
+            patched.setattr(prepare, "BATCH_BYTES", 1)
             patched.setattr(reader, "BLOCK_SIZE", 200)
             stepped.sync()
         assert differing(stepped.state(), whole.state()) == []

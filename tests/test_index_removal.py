@@ -30,7 +30,7 @@ from tests.builders import (
 )
 from transcripts import Index, InvalidRequest, NotFound
 from transcripts.files.discover import scan
-from transcripts.index import fulltext, importer
+from transcripts.index import fulltext, importer, prepare
 from transcripts.index.removal import Named, remove
 from transcripts.index.report import ImportReport
 from transcripts.index.schema import metadata
@@ -197,7 +197,7 @@ class TestForget:
         home.write(Log(OTHER, first=100).turns(5))
         home.sync()
         path.write_bytes(path.read_bytes() + Log(first=40).turns(1).data)
-        whole, forgetting = importer._batches, [True]
+        whole, forgetting = prepare.batches, [True]
 
         def batches(source: Any) -> Iterator[Any]:
             for some in whole(source):
@@ -207,7 +207,7 @@ class TestForget:
                         other.forget(SESSION)
                 yield some
 
-        monkeypatch.setattr(importer, "_batches", batches)
+        monkeypatch.setattr(importer, "batches", batches)
         home.sync()
         with home.open() as index:
             assert [info.id for info in index.sessions()] == [OTHER]

@@ -30,10 +30,10 @@ from tests.builders import (
 )
 from transcripts.errors import ChunkDamaged, Problem
 from transcripts.files import reader
-from transcripts.index import importer, verify
-from transcripts.index.archive import digest
+from transcripts.index import prepare, verify
 from transcripts.index.content import content, differences, totals
 from transcripts.index.database import Database
+from transcripts.index.frames import digest
 from transcripts.index.schema import DERIVED, metadata, projects, responses
 
 TABLES = [table.name for table in (*DERIVED, metadata.tables["responses"], metadata.tables["projects"])]
@@ -204,7 +204,7 @@ class TestUnfinished:
         path = home.write(Log().turns(30))
         home.sync()
         home.write(Log(first=100).turns(40))
-        monkeypatch.setattr(importer, "BATCH_BYTES", 1)
+        monkeypatch.setattr(prepare, "BATCH_BYTES", 1)
         monkeypatch.setattr(reader, "BLOCK_SIZE", 2000)
         with home.open() as index:
             for commits in (1, 3):
@@ -297,7 +297,7 @@ class TestLog:
         @contextmanager
         def alone(self: Database) -> Iterator[Connection]:
             pool: Any = self.engine.pool
-            assert pool.checkedout() == 0
+            assert pool.checkedout() == (self._together() is not None)
             with write(self) as connection:
                 written.append(1)
                 yield connection

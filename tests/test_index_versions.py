@@ -16,7 +16,7 @@ from tests.builders import Home, Lab, Log, call, count, database_of, differing, 
 from tests.soup import transcripts
 from transcripts.api import Index
 from transcripts.files import reader
-from transcripts.index import importer
+from transcripts.index import importer, prepare
 from transcripts.index.database import Database
 from transcripts.index.schema import DERIVED_VERSION
 
@@ -216,7 +216,7 @@ class TestWhatIsKept:
         home.write(Log().turns(30))
         home.sync()
         home.write(Log(first=500).turns(40))
-        monkeypatch.setattr(importer, "BATCH_BYTES", 1)
+        monkeypatch.setattr(prepare, "BATCH_BYTES", 1)
         monkeypatch.setattr(reader, "BLOCK_SIZE", 4096)
         seen: list[list[int]] = []
         with home.open() as index, home.open() as watching, monkeypatch.context() as patched:

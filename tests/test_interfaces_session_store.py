@@ -27,7 +27,7 @@ from transcripts.api import Index
 from transcripts.errors import InvalidRequest, NotFound, NotWritten
 from transcripts.files import writer
 from transcripts.files.place import project_key
-from transcripts.index import importer
+from transcripts.index import prepare
 from transcripts.index.schema import chunks, entries, files, forgotten, store_summaries
 from transcripts.interfaces import held
 from transcripts.interfaces.session_store import TranscriptStore
@@ -591,4 +591,4 @@ def test_the_example_of_the_readme_runs(apart: Path, capsys: pytest.CaptureFixtu
 
 def test_importer_batches_are_larger_than_what_the_sdk_flushes() -> None:
     """An append of the mirror is one transaction: it flushes at most a mebibyte and what one frame holds."""
-    assert importer.BATCH_BYTES > 1024 * 1024
+    assert prepare.BATCH_BYTES > 1024 * 1024

@@ -53,6 +53,21 @@ def environment(package: str, version: str, given: Path | None = None, *options:
     return python if has(python, package, version) else None
 
 
+def npm_environment(package: str, version: str) -> Path | None:
+    """The folder with the commands of a package from npm, in a folder of our own in the cache; None when it cannot be had."""
+    folder = platformdirs.user_cache_path("transcripts") / f"bench-{package}-{version}"
+    told = folder / "node_modules" / package / "package.json"
+    with contextlib.suppress(OSError, ValueError, subprocess.CalledProcessError):
+        if not told.exists():
+            tell(f"installing {package} {version}")
+            folder.mkdir(parents=True, exist_ok=True)
+            command = ["npm", "install", "--silent", "--prefix", folder, f"{package}@{version}"]
+            subprocess.run(command, check=True, stdout=sys.stderr)
+        if orjson.loads(told.read_bytes())["version"] == version:
+            return folder / "node_modules" / ".bin"
+    return None
+
+
 def has(python: Path, package: str, version: str) -> bool:
     """Whether a Python has just this version of a package."""
     program = f"from importlib.metadata import version; assert version('{package}') == '{version}'"

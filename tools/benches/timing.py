@@ -1,14 +1,17 @@
-"""What every measurement is made with: timing in turn, and telling."""
+"""What every measurement is made with: data, timing in turn, whole processes, and telling."""
 
 import gc
 import operator
 import os
+import re
 import shlex
 import sqlite3
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
@@ -86,6 +89,143 @@ class Timings(Generic[K]):
         return [getattr(sample, self._clock) for sample in self.samples[key]]
 
 
+# -- whole processes -------------------------------------------------------------------------------------------------------
+
+
+class Spent(NamedTuple):
+    """What a process cost with those that it started: seconds, and the peak memory in bytes of the largest of them.
+
+    `begun` is of time.monotonic(). `status` is the exit code, None where it was stopped at its limit; `words` is the end of
+    what it wrote to standard error.
+    """
+
+    begun: float
+    wall: float
+    cpu: float
+    peak: int
+    status: int | None
+    words: str
+
+
+# A small process starts what is measured: the memory of whoever starts a process counts as its own until it has begun.
+STARTER = """
+import contextlib, json, os, signal, subprocess, sys, threading, time
+limit, out, command = float(sys.argv[1]), sys.argv[2], sys.argv[3:]
+begun = time.monotonic()
+try:
+    with open(out, "wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, start_new_session=True)
+except OSError as error:
+    sys.stderr.write(error.strerror)
+    print(json.dumps([begun, 0, 0, 0, 127]))
+    sys.exit()
+late = threading.Event()
+def stop():
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+timer = threading.Timer(limit, lambda: (late.set(), stop()))
+timer.daemon = True
+timer.start()
+try:
+    _pid, status, used = os.wait4(process.pid, 0)
+    wall = time.monotonic() - begun
+    timer.cancel()
+finally:
+    stop()  # and whatever it left running
+peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+code = None if late.is_set() else os.waitstatus_to_exitcode(status)
+print(json.dumps([begun, wall, used.ru_utime + used.ru_stime, peak, code]))
+"""
+
+
+def process(
+    command: Sequence[str | Path],
+    environ: Mapping[str, str] | None = None,
+    limit: float = 3600,
+    out: Path | None = None,
+    beside: Callable[[], None] | None = None,
+    pause: float = 0.02,
+) -> Spent:
+    """Run a command to its end, or `limit` seconds, its output into a file; what it cost.
+
+    `beside` is called while it runs, with pauses of so many seconds.
+    """
+    words = [sys.executable, "-I", "-S", "-c", STARTER, str(limit), str(out or os.devnull), *map(str, command)]
+    with tempfile.TemporaryFile() as errors:
+        starter = subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, stderr=errors)
+        while beside is not None and starter.poll() is None:
+            beside()
+            time.sleep(pause)
+        told, _ = starter.communicate()
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - 2000))
+        last = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+    begun, wall, cpu, peak, status = orjson.loads(told)
+    return Spent(begun, wall, cpu, peak, status, last)
+
+
+class Costs(Generic[K]):
+    """What several processes cost, run in turn, a sample a round; what ran in fewer rounds is compared in those."""
+
+    def __init__(self) -> None:
+        self.samples: dict[K, list[Spent]] = {}
+
+    def __contains__(self, key: K) -> bool:
+        return key in self.samples
+
+    def add(self, key: K, spent: Spent) -> None:
+        self.samples.setdefault(key, []).append(spent)
+
+    def wall(self, key: K) -> float:
+        return statistics.median(spent.wall for spent in self.samples[key])
+
+    def cpu(self, key: K) -> float:
+        return statistics.median(spent.cpu for spent in self.samples[key])
+
+    def peak(self, key: K) -> float:
+        return statistics.median(spent.peak for spent in self.samples[key])
+
+    def ratio(self, one: K, other: K) -> float:
+        """The wall clock of one as a part of the other's: the median over the rounds that both were in."""
+        pairs = zip(self.samples[one], self.samples[other], strict=False)
+        return statistics.median(mine.wall / theirs.wall for mine, theirs in pairs)
+
+    def more(self, one: K, other: K) -> float:
+        """How many seconds one takes more than the other: the median over the rounds that both were in."""
+        pairs = zip(self.samples[one], self.samples[other], strict=False)
+        return statistics.median(mine.wall - theirs.wall for mine, theirs in pairs)
+
+
+def command_of(*words: str | Path) -> list[str]:
+    """Our command line, run by this Python."""
+    return [sys.executable, "-c", "from transcripts.interfaces.cli import main; main()", *map(str, words)]
+
+
+def stored(database: Path) -> int:
+    """The bytes of a database with what lies beside it."""
+    return sum(path.stat().st_size for path in database.parent.glob(f"{database.name}*"))
+
+
+# -- data ------------------------------------------------------------------------------------------------------------------
+
+
+def make_corpus(root: Path, size: str, files: int | None = None) -> dict[str, int]:
+    """Write a config folder of so many bytes; the numbers of its files, bytes, entries and sessions."""
+    tell(f"making {size}")
+    tool = Path(__file__).parent.with_name("make_corpus")
+    options = ["--size", size, *(["--files", str(files)] if files else [])]
+    run = subprocess.run([sys.executable, tool, root, *options], check=True, stdout=subprocess.PIPE)
+    return dict(orjson.loads(run.stdout))
+
+
+def tenth_and_whole(size: str) -> tuple[str, str]:
+    """A size with its unit, behind a tenth of it: 2MB, 20MB."""
+    found = re.fullmatch(r"(\d+)([KMG])B", size.upper())
+    if found is None:
+        raise SystemExit(f"{size!r} is no size such as 500KB, 20MB or 1GB")
+    number, unit = int(found[1]) * 1000, {"K": "", "M": "K", "G": "M"}[found[2]]
+    return f"{number // 10}{unit}B", f"{number}{unit}B"
+
+
 # -- telling ---------------------------------------------------------------------------------------------------------------
 
 
@@ -118,6 +258,14 @@ def seconds(value: float) -> str:
     if value >= 1:
         return f"{value:.2f} s"
     return f"{value * 1000:.0f} ms" if value >= 0.1 else f"{value * 1000:.{1 if value >= 0.01 else 2}f} ms"
+
+
+def megabytes(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB" if size >= 1e7 else f"{size / 1e6:,.1f} MB"
+
+
+def reached(is_reached: bool) -> str:
+    return "reached" if is_reached else "missed"
 
 
 def part(ratio: float) -> str:

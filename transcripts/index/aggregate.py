@@ -33,7 +33,7 @@ from sqlalchemy import (
     update,
 )
 
-from transcripts.index.bulk import insert_rows, upsert_rows
+from transcripts.index.bulk import fetch, insert_rows, run, scalar, upsert_rows
 from transcripts.index.costs import cost_of
 from transcripts.index.counts import Calls, counted, raised
 from transcripts.index.rows import Rows
@@ -52,8 +52,6 @@ from transcripts.index.schema import (
     usage,
 )
 
-_SLICE = 400
-
 # made once: putting such a query together takes longer than answering it
 _FILE: BindParameter[int] = bindparam("file")
 _ABOUT = select(*files.c["source", "project_key", "session_id"]).where(files.c.id == _FILE)
@@ -67,6 +65,12 @@ _SUMMARY = (
     .join(files, files.c.id == summaries.c.file)
     .order_by(messages.c.offset.desc(), files.c.path.desc(), summaries.c.offset.desc())
     .limit(1)
+)
+_NAMED = (
+    select(nodes.c.file)
+    .join(summaries, summaries.c.leaf_uuid == nodes.c.uuid)
+    .join(sessions, sessions.c.file == nodes.c.file)
+    .where(summaries.c.file == _FILE)
 )
 _PROJECT = select(projects.c.id).where(
     projects.c.source == bindparam("source"), projects.c.key == bindparam("key"), projects.c.path == bindparam("path")
@@ -84,7 +88,7 @@ def update_session(
     Without `count` the numbers stay as they are: for a file of which more lines follow at once. With `calls` (how those of
     `rows` stood before) they are raised by what was added. Cost else: one pass over the index of the file's messages.
     """
-    about = connection.execute(_ABOUT, {"file": file}).one()
+    ((source, key, session_id),) = fetch(connection, _ABOUT, file=file)
     before = connection.execute(_BEFORE, {"file": file}).one_or_none()
     carried = {
         "first_prompt": (before and before.first_prompt) or (rows and rows.first_prompt) or None,
@@ -94,11 +98,11 @@ def update_session(
     }
     values: dict[str, Any] = {
         "file": file,
-        "project": _project(connection, about.source, about.project_key, carried["cwd"]),
-        "session_id": about.session_id,
+        "project": _project(connection, source, key, carried["cwd"]),
+        "session_id": session_id,
         **carried,
         **_title(connection, file, carried["first_prompt"]),
-        "tag": connection.scalar(_TAG, {"file": file}),
+        "tag": scalar(connection, _TAG, file=file),
     }
     if before is not None and not count:
         values = dict(before._mapping) | values
@@ -111,7 +115,7 @@ def update_session(
         _drop_if_unused(connection, before.project)
     models = {message.model for message in rows.messages if message.model} if rows else set()
     models.discard("<synthetic>")  # the client's own words are no model's
-    new = sorted(models - set(connection.scalars(_MODELS, {"file": file}))) if models else []
+    new = sorted(models - {model for (model,) in fetch(connection, _MODELS, file=file)}) if models else []
     insert_rows(connection, session_models, [(file, model) for model in new])
 
 
@@ -125,27 +129,23 @@ def remove_session(connection: Connection, file: int) -> None:
 
 def named_sessions(connection: Connection, file: int) -> set[int]:
     """The sessions whose title hangs on a summary in this file."""
-    named = select(nodes.c.file).join(summaries, summaries.c.leaf_uuid == nodes.c.uuid).where(summaries.c.file == file)
-    return set(connection.scalars(named.join(sessions, sessions.c.file == nodes.c.file))) - {file}
+    return {found for (found,) in fetch(connection, _NAMED, file=file)} - {file}
 
 
 def update_responses(connection: Connection, keys: Iterable[str]) -> None:
     """Choose the row of each response anew."""
-    wanted = sorted(set(keys))
-    for at in range(0, len(wanted), _SLICE):
-        some = wanted[at : at + _SLICE]
-        connection.execute(_UNCHOSEN, {"keys": some})
-        connection.execute(_CHOSEN, {"keys": some})
+    if wanted := sorted(set(keys)):
+        run(connection, _UNCHOSEN, keys=wanted)
+        run(connection, _CHOSEN, keys=wanted)
 
 
 def update_copies(connection: Connection, calls: Iterable[str]) -> None:
     """Mark, of the calls with these ids, all but one of those that stand in several files."""
     wanted = sorted(set(calls))
-    for at in range(0, len(wanted), _SLICE):
-        doubtful = list(connection.scalars(_DOUBTFUL, {"keys": wanted[at : at + _SLICE]}))
-        for row in connection.execute(_PLACES, {"keys": doubtful}).all() if doubtful else ():
-            if row.is_copy != (row.place > 1):
-                connection.execute(_MARK, {"of": row.file, "call": row.tool_use_id, "mark": row.place > 1})
+    doubtful = [call for (call,) in fetch(connection, _DOUBTFUL, keys=wanted)] if wanted else []
+    for file, call, is_copy, place in fetch(connection, _PLACES, keys=doubtful) if doubtful else ():
+        if is_copy != (place > 1):
+            run(connection, _MARK, of=file, call=call, mark=place > 1)
 
 
 def calls_of(connection: Connection, file: int) -> list[str]:
@@ -156,9 +156,8 @@ def calls_of(connection: Connection, file: int) -> list[str]:
 def responses_of(connection: Connection, file: int, message_ids: list[str] | None = None) -> list[str]:
     """The keys of the responses that a file tells of, or of those among them with these message ids."""
     if message_ids is None:
-        return list(connection.scalars(_TOLD, {"file": file}))
-    slices = (message_ids[at : at + _SLICE] for at in range(0, len(message_ids), _SLICE))
-    return [key for some in slices for key in connection.scalars(_TOLD_OF, {"file": file, "some": some})]
+        return [key for (key,) in fetch(connection, _TOLD, file=file)]
+    return [key for (key,) in fetch(connection, _TOLD_OF, file=file, some=message_ids)]
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------------
@@ -227,7 +226,7 @@ _CHOSEN = insert(responses).from_select([column.name for column in responses.col
 
 def _project(connection: Connection, source: str, key: str, cwd: str | None) -> int:
     path = cwd or key
-    found = connection.scalar(_PROJECT, {"source": source, "key": key, "path": path})
+    found = scalar(connection, _PROJECT, source=source, key=key, path=path)
     if found is None:
         new = insert(projects).returning(projects.c.id)
         found = connection.execute(new, {"source": source, "key": key, "path": path}).scalar_one()
@@ -240,11 +239,11 @@ def _drop_if_unused(connection: Connection, project: int) -> None:
 
 def _title(connection: Connection, file: int, first_prompt: str | None) -> dict[str, str | None]:
     """custom title > ai title > summary that names one of the file's messages > first prompt; an empty one is none."""
-    given = dict(connection.execute(_GIVEN, {"file": file}).all())
+    given: dict[str, str] = dict(fetch(connection, _GIVEN, file=file))
     for kind in ("custom-title", "ai-title"):
         if given.get(kind):
             return {"title": given[kind], "title_kind": kind}
-    summary = connection.scalar(_SUMMARY, {"file": file})
+    summary = scalar(connection, _SUMMARY, file=file)
     if summary:
         return {"title": summary, "title_kind": "summary"}
     return {"title": first_prompt, "title_kind": "prompt" if first_prompt else None}

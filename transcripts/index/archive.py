@@ -11,26 +11,26 @@ Invariants:
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-import zstandard
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select
+from zstandard import ZstdError
 
 from transcripts.errors import ChunkDamaged
 from transcripts.files.reader import BLOCK_SIZE, ReadAt
+from transcripts.index.bulk import run, scalar
+from transcripts.index.frames import Frame, digest, framed, unframed
 from transcripts.index.schema import chunks, file_chunks
 
 CHUNK_SIZE = BLOCK_SIZE
-_LEVEL = 9  # 0.93 of the size of level 3, at 90 MB a second; frames of 512 KiB have 0.96 of the size of 256 KiB
 _FRAME = select(chunks.c.frame).where(chunks.c.id == bindparam("chunk"))
 
 _SAME = select(chunks.c.id).where(chunks.c.digest == bindparam("digest"))
-_ADDED = insert(chunks).returning(chunks.c.id)
-_REFERRED = insert(file_chunks)
+_ADDED = insert(chunks).values({name: bindparam(name) for name in ("digest", "length", "frame")})
+_REFERRED = insert(file_chunks).values({name: bindparam(name) for name in ("file", "offset", "chunk")})
 _LAST_BEFORE = select(func.max(file_chunks.c.offset)).where(
     file_chunks.c.file == bindparam("file"), file_chunks.c.offset <= bindparam("since")
 )
@@ -58,34 +58,25 @@ class Chunk(NamedTuple):
     digest: bytes
 
 
-def digest(data: bytes) -> bytes:
-    """What names a chunk: BLAKE2b of its bytes, 20 bytes long."""
-    return hashlib.blake2b(data, digest_size=20).digest()
-
-
 def listed(connection: Connection, file: int, since: int = 0) -> list[Chunk]:
     """The chunks of a file, in order; of those that end before `since` at most the last."""
     first = since and connection.scalar(_LAST_BEFORE, {"file": file, "since": since})
     return [Chunk(*row) for row in connection.execute(_LISTED, {"file": file, "first": first or 0})]
 
 
-def keep(connection: Connection, file: int, blocks: Iterable[tuple[int, bytes]]) -> None:
-    """Add (offset, bytes) to the end of a file. The caller raises `kept_size` in the same transaction."""
-    references = []
-    for offset, data in blocks:
-        name = digest(data)
-        chunk = connection.scalar(_SAME, {"digest": name})
+def keep(connection: Connection, file: int, frames: Iterable[Frame]) -> None:
+    """Add bytes to the end of a file. The caller raises `kept_size` in the same transaction."""
+    for offset, length, name, data in frames:
+        chunk = scalar(connection, _SAME, digest=name)
         if chunk is None:
-            frame = zstandard.ZstdCompressor(level=_LEVEL).compress(data)
-            chunk = connection.execute(_ADDED, {"digest": name, "length": len(data), "frame": frame}).scalar_one()
-        references.append({"file": file, "offset": offset, "chunk": chunk})
-    if references:
-        connection.execute(_REFERRED, references)
+            run(connection, _ADDED, digest=name, length=length, frame=data)
+            chunk = scalar(connection, _SAME, digest=name)
+        run(connection, _REFERRED, file=file, offset=offset, chunk=chunk)
 
 
 def merge_tail(connection: Connection, file: int, end: int) -> None:
     """Merge the small chunks at a file's end into one when together they pass CHUNK_SIZE; `end` is that of its kept bytes."""
-    start = connection.scalar(_MERGED, {"file": file, "large": CHUNK_SIZE // 2}) or 0
+    start = scalar(connection, _MERGED, file=file, large=CHUNK_SIZE // 2) or 0
     if end - start < CHUNK_SIZE:
         return
     tail = listed(connection, file, start)
@@ -94,7 +85,7 @@ def merge_tail(connection: Connection, file: int, end: int) -> None:
         return
     data = b"".join(_bytes_of(connection, part.chunk) for part in tail)
     connection.execute(delete(file_chunks).where(file_chunks.c.file == file, file_chunks.c.offset >= tail[0].offset))
-    keep(connection, file, [(tail[0].offset, data)])
+    keep(connection, file, [framed(tail[0].offset, data)])
     drop_unused(connection, [part.chunk for part in tail])
 
 
@@ -136,8 +127,8 @@ def _bytes_of(connection: Connection, chunk: int) -> bytes:
     if frame is None:
         raise ChunkDamaged(chunk, "is missing")
     try:
-        return zstandard.ZstdDecompressor().decompress(frame)
-    except zstandard.ZstdError as error:
+        return unframed(frame)
+    except ZstdError as error:
         raise ChunkDamaged(chunk, f"cannot be read ({error})") from None
 
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, Executable, Row, Select, and_, bindparam, case, exists, func, select
+from sqlalchemy import BindParameter, Connection, Row, Select, and_, bindparam, case, exists, func, or_, select
 
+from transcripts.index.bulk import fetch, scalar
 from transcripts.index.rows import Rows
 from transcripts.index.schema import boundaries, entries, messages, problems, tool_calls
-
-_SLICE = 400
 
 # made once: putting such a query together takes longer than answering it
 _FILE: BindParameter[int] = bindparam("file")
 _SINCE: BindParameter[int] = bindparam("since")
-_SPOKEN = and_(messages.c.is_sidechain.is_(False), messages.c.type.in_(("user", "assistant")))
+_SPOKEN = and_(messages.c.is_sidechain.is_(False), or_(messages.c.type == "user", messages.c.type == "assistant"))
 _SAID = select(  # of messages from an offset on
     func.min(case((_SPOKEN, messages.c.timestamp))).label("created_at"),
     func.max(case((_SPOKEN, messages.c.timestamp))).label("last_activity_at"),
@@ -74,13 +73,9 @@ def counted(connection: Connection, file: int) -> Numbers:
 def calls_before(connection: Connection, file: int, rows: Rows) -> Calls:
     """How the calls stand that a batch tells of, before it is added."""
     named = sorted({*rows.calls, *rows.results})
-    called, answered = set(), set()
-    for at in range(0, len(named), _SLICE):
-        for key, call, result in connection.execute(_KNOWN, {"file": file, "some": named[at : at + _SLICE]}):
-            if call is not None:
-                called.add(key)
-            if result is not None:
-                answered.add(key)
+    known = fetch(connection, _KNOWN, file=file, some=named) if named else []
+    called = (key for key, call, _result in known if call is not None)
+    answered = (key for key, _call, result in known if result is not None)
     return Calls(frozenset(called), frozenset(answered))
 
 
@@ -125,9 +120,10 @@ def _few(connection: Connection, file: int) -> Numbers:
     }
 
 
-def _row(connection: Connection, query: Executable, **given: int) -> Numbers:
-    return dict(connection.execute(query, given).one()._mapping)
+def _row(connection: Connection, query: Select[*tuple[Any, ...]], **given: int) -> Numbers:
+    (row,) = fetch(connection, query, **given)
+    return dict(zip(query.selected_columns.keys(), row, strict=True))
 
 
 def _number(connection: Connection, query: Select[Any], **given: int) -> int:
-    return connection.scalar(query, given) or 0
+    return scalar(connection, query, **given) or 0

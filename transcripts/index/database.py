@@ -13,7 +13,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock
 from typing import Any
@@ -32,6 +32,7 @@ REVISION = "0004"
 APPLICATION_ID = 0x7472_6E73  # "trns": lets `file` and others tell our databases from those of other programs
 LOCK_TIMEOUT = 60.0  # seconds
 _patience: ContextVar[float] = ContextVar("patience")
+_held: ContextVar[tuple[Database, Connection] | None] = ContextVar("held", default=None)  # see Database.together
 _LOCK_NOT_AVAILABLE = "55P03"  # what PostgreSQL says when a lock was waited for in vain
 _PRAGMAS = (
     "journal_mode = WAL",
@@ -109,12 +110,15 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection in one read transaction: all its queries see the same moment."""
+        if (held := self._together()) is not None:
+            yield held
+            return
         with self.engine.connect() as connection:
             if not self.is_sqlite:
                 connection.execution_options(isolation_level="REPEATABLE READ")
             try:
                 yield connection
-            except OperationalError as error:
+            except (OperationalError, sqlite3.OperationalError) as error:
                 raise self._translated(error) from error
 
     @contextmanager
@@ -123,6 +127,17 @@ class Database:
 
         Waits at most `patience` seconds (without it: `lock_timeout`) for other writers, then raises DatabaseBusy.
         """
+        if (held := self._together()) is not None:
+            cursor = held.connection.cursor()
+            cursor.execute("SAVEPOINT one")
+            try:
+                yield held
+            except BaseException:
+                with suppress(Exception):  # where SQLite has undone all by itself, as on a full disk
+                    cursor.execute("ROLLBACK TO SAVEPOINT one")
+                raise
+            cursor.execute("RELEASE SAVEPOINT one")
+            return
         patience = _patience.get(self.lock_timeout)
         with self._locked(patience), self.engine.connect().execution_options(immediate=True) as connection:
             if self.is_sqlite:  # a writer that does not know our lock file is waited for no longer
@@ -133,8 +148,23 @@ class Database:
                     if not self.is_sqlite:
                         take_turn(connection, patience)
                     yield connection
-            except OperationalError as error:
+            except (OperationalError, sqlite3.OperationalError) as error:
                 raise self._translated(error, patience) from error
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Within this block (and this thread) all is one write transaction: a `write` that raises is undone alone, a `read` sees
+        what was written. For many small writes, of which each would else cost a lock and a commit."""
+        with self.write() as connection:
+            token = _held.set((self, connection))
+            try:
+                yield
+            finally:
+                _held.reset(token)
+
+    def _together(self) -> Connection | None:
+        held = _held.get()
+        return held[1] if held is not None and held[0] is self else None
 
     def compact(self) -> None:
         """Write a SQLite database anew, so that nothing of what was removed is left in free pages or in its log.
@@ -150,7 +180,7 @@ class Database:
                 driver.execute("VACUUM")
                 driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             except sqlite3.OperationalError as error:
-                raise self._translated(OperationalError("VACUUM", None, error)) from error
+                raise self._translated(error) from error
             finally:
                 driver.execute("PRAGMA temp_store = MEMORY")
 
@@ -168,8 +198,10 @@ class Database:
         finally:
             self._lock.release()
 
-    def _translated(self, error: OperationalError, patience: float = _BUSY_TIMEOUT / 1000) -> Exception:
-        cause = error.orig
+    def _translated(
+        self, error: OperationalError | sqlite3.OperationalError, patience: float = _BUSY_TIMEOUT / 1000
+    ) -> Exception:
+        cause = error.orig if isinstance(error, OperationalError) else error
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return DatabaseBusy(self.path, min(patience, _BUSY_TIMEOUT / 1000))

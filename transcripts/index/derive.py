@@ -9,7 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
@@ -19,28 +19,32 @@ from sqlalchemy import Connection, Select, Table, and_, bindparam, delete, func,
 
 from transcripts.errors import Problem
 from transcripts.index import schema
-from transcripts.index.bulk import insert_rows, upsert_rows
+from transcripts.index.bulk import fetch, insert_rows, scalar, upsert_rows
 from transcripts.index.rows import COMMAND, Rows, Usage
 
-_SLICE = 500  # values bound to one statement
-_usage_values = attrgetter(*(field.name for field in fields(Usage)))
+_usage_values = attrgetter(*(field.name for field in fields(Usage) if field.name not in ("response", "entry")))
 
 
-def add(connection: Connection, file: int, rows: Rows) -> list[Problem]:
+def add(connection: Connection, file: int, rows: Rows, key: int, line: int) -> list[Problem]:
     """Write what a batch of lines holds; all problems that it has (their path is empty where they were only met here).
 
-    Cost: linear in the batch, whatever the size of the file or the database.
+    `key` is that of the first entry, `line` the number of complete lines before. Cost: linear in the batch, whatever the size
+    of the file or the database.
     """
-    insert_rows(connection, schema.entries, [(row[0], file, *row[1:]) for row in rows.entries])
-    nodes = _Nodes(connection, file, rows)
-    problems = [*rows.problems, *_add_messages(connection, file, rows, nodes)]
+    insert_rows(
+        connection,
+        schema.entries,
+        [(key + number, file, line + at, offset, *rest) for number, at, offset, *rest in rows.entries],
+    )
+    nodes = _Nodes(connection, file, rows, key)
+    problems = [*rows.problems, *_add_messages(connection, file, rows, key, nodes)]
     nodes.repoint_children()
-    _add_session_lines(connection, file, rows, nodes)
-    _add_calls(connection, file, rows, nodes)
+    _add_session_lines(connection, file, rows, key, nodes)
+    _add_calls(connection, file, rows, key, nodes)
     upsert_rows(
         connection,
         schema.usage,
-        [(file, *key, *_usage_values(row)) for key, row in rows.usage.items()],
+        [(file, *of, row.response, key + row.entry, *_usage_values(row)) for of, row in rows.usage.items()],
         keep=("response", "timestamp"),  # those of the response's first line
         conflict={"is_partial": "usage.is_partial AND excluded.is_partial"},
     )
@@ -61,7 +65,7 @@ def remove(connection: Connection, file: int) -> None:
 
 def next_key(connection: Connection, table: Table, column: str = "id", at_least: int = 0) -> int:
     """The first unused key of a table whose keys are given out here."""
-    return max(connection.scalar(_highest(table, column)) or 0, at_least) + 1
+    return max(scalar(connection, _highest(table, column)) or 0, at_least) + 1
 
 
 @cache
@@ -84,21 +88,20 @@ class _Node:
 class _Nodes:
     """The nodes of a batch: found or made, with what is known of their messages and progress lines."""
 
-    def __init__(self, connection: Connection, file: int, rows: Rows) -> None:
+    def __init__(self, connection: Connection, file: int, rows: Rows, first: int) -> None:
         self._connection = connection
         self._file = file
         self._by_uuid: dict[str, _Node] = {}
         named = list(dict.fromkeys(_named(rows)))
-        for some in _slices(named):
-            found = connection.execute(_NODES, {"file": file, "some": some})
-            self._by_uuid.update((uuid, _Node(*values)) for uuid, *values in found)
+        found = fetch(connection, _NODES, file=file, some=named) if named else []
+        self._by_uuid.update((uuid, _Node(*values)) for uuid, *values in found)
         known = {node.key for node in self._by_uuid.values()}
         key = next_key(connection, schema.nodes)
         new = [uuid for uuid in named if uuid not in self._by_uuid]
         self._by_uuid.update((uuid, _Node(key + at)) for at, uuid in enumerate(new))
         self._by_key = {node.key: node for node in self._by_uuid.values()}
         self._moved = False  # whether a progress line leads elsewhere than it did, or no longer leads on
-        self._late = self._bridge(rows, known)
+        self._late = self._bridge(rows, first, known)
         self._cross(rows)
         rows.reaches_back = self._moved or bool(self._late)
         made = ((uuid, self._by_uuid[uuid]) for uuid in new)
@@ -125,13 +128,13 @@ class _Nodes:
                 update(schema.messages).where(schema.messages.c.parent == node.key).values(parent=self._past_progress(node.key))
             )
 
-    def _bridge(self, rows: Rows, known: set[int]) -> list[_Node]:
+    def _bridge(self, rows: Rows, first: int, known: set[int]) -> list[_Node]:
         """Note where progress lines lead; those of them that others may have named before."""
         changed: dict[int, _Node] = {}
         for uuid, parent, entry in rows.progress:
             node, bridge = self._by_uuid[uuid], None if parent is None else self._by_uuid[parent].key
             self._moved = self._moved or (node.progress is not None and node.bridge != bridge)
-            node.progress, node.bridge = entry, bridge
+            node.progress, node.bridge = first + entry, bridge
             changed[node.key] = node
         late = [node for key, node in changed.items() if key in known]
         if late:
@@ -208,14 +211,10 @@ def _named(rows: Rows) -> Iterator[str]:
             yield parent
 
 
-def _slices(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (values[at : at + _SLICE] for at in range(0, len(values), _SLICE))
-
-
 # -- tables ----------------------------------------------------------------------------------------------------------------
 
 
-def _add_messages(connection: Connection, file: int, rows: Rows, nodes: _Nodes) -> list[Problem]:
+def _add_messages(connection: Connection, file: int, rows: Rows, key: int, nodes: _Nodes) -> list[Problem]:
     """Write chain lines, the later of one uuid in place of the earlier; a line the client does not map replaces none."""
     added: list[tuple[Any, ...]] = []
     problems: list[Problem] = []
@@ -233,7 +232,7 @@ def _add_messages(connection: Connection, file: int, rows: Rows, nodes: _Nodes) 
         else:
             node.first_offset = message.offset
         added.append((
-            node.key, file, message.entry, message.offset, message.length, message.crc, node.first_offset, parent, source,
+            node.key, file, key + message.entry, message.offset, message.length, message.crc, node.first_offset, parent, source,
             message.uuid, message.parent_uuid, message.type, message.subtype, message.timestamp, message.message_id,
             message.request_id, message.model, message.agent_id, message.is_meta, message.is_sidechain, message.is_prompt,
             message.is_mapped, message.is_glued, message.call_ids, message.result_ids, message.thinking_only, message.blank,
@@ -243,28 +242,29 @@ def _add_messages(connection: Connection, file: int, rows: Rows, nodes: _Nodes) 
     return problems
 
 
-def _add_session_lines(connection: Connection, file: int, rows: Rows, nodes: _Nodes) -> None:
-    insert_rows(connection, schema.summaries, [(row[0], file, *row[1:]) for row in rows.summaries])
-    given = [(file, kind, *row) for kind, row in rows.titles.items()]
+def _add_session_lines(connection: Connection, file: int, rows: Rows, first: int, nodes: _Nodes) -> None:
+    insert_rows(connection, schema.summaries, [(first + row[0], file, *row[1:]) for row in rows.summaries])
+    given = [(file, kind, first + entry, title) for kind, (entry, title) in rows.titles.items()]
     upsert_rows(connection, schema.titles, [row for row in given if row[1] != COMMAND])
     command = [row for row in given if row[1] == COMMAND]
     upsert_rows(connection, schema.titles, command, keep=("title",), conflict={"entry": "titles.entry"})  # the first one stays
-    upsert_rows(connection, schema.tags, [(file, *rows.tag)] if rows.tag else [])
-    upsert_rows(connection, schema.snapshots, [(file, *key, entry) for key, entry in rows.snapshots.items()])
-    upsert_rows(connection, schema.events, [(file, *key, entry) for key, entry in rows.events.items()])
-    insert_rows(connection, schema.snips, [(entry, file, nodes[uuid], removed) for entry, uuid, removed in rows.snips])
-    boundaries = [(entry, file, offset, nodes[uuid], *rest) for entry, offset, uuid, *rest in rows.boundaries]
+    upsert_rows(connection, schema.tags, [(file, first + rows.tag[0], rows.tag[1])] if rows.tag else [])
+    upsert_rows(connection, schema.snapshots, [(file, *of, first + entry) for of, entry in rows.snapshots.items()])
+    upsert_rows(connection, schema.events, [(file, *of, first + entry) for of, entry in rows.events.items()])
+    insert_rows(connection, schema.snips, [(first + entry, file, nodes[uuid], removed) for entry, uuid, removed in rows.snips])
+    boundaries = [(first + entry, file, offset, nodes[uuid], *rest) for entry, offset, uuid, *rest in rows.boundaries]
     insert_rows(connection, schema.boundaries, boundaries)
-    insert_rows(connection, schema.prompts, [(row[0], file, *row[1:]) for row in rows.prompts])
-    insert_rows(connection, schema.errors, [(row[0], file, *row[1:]) for row in rows.errors])
-    upsert_rows(connection, schema.client_costs, [(file, *rows.client_cost)] if rows.client_cost else [])
+    insert_rows(connection, schema.prompts, [(first + row[0], file, *row[1:]) for row in rows.prompts])
+    insert_rows(connection, schema.errors, [(first + row[0], file, *row[1:]) for row in rows.errors])
+    if rows.client_cost:
+        upsert_rows(connection, schema.client_costs, [(file, first + rows.client_cost[0], *rows.client_cost[1:])])
     if rows.pointer or rows.last_prompt:
         entry, offset, leaf, explicit = rows.pointer or (None, None, None, False)
         kept = () if rows.pointer else ("entry", "offset", "leaf_uuid", "explicit")
         upsert_rows(
             connection,
             schema.pointers,
-            [(file, entry, offset, leaf, explicit, rows.last_prompt)],
+            [(file, None if entry is None else first + entry, offset, leaf, explicit, rows.last_prompt)],
             keep=kept,
             conflict={"last_prompt": "coalesce(excluded.last_prompt, pointers.last_prompt)"},
         )
@@ -273,21 +273,47 @@ def _add_session_lines(connection: Connection, file: int, rows: Rows, nodes: _No
 _FIRST_RESULT = "CASE WHEN tool_calls.result_entry IS NULL THEN {} ELSE {} END"
 
 
-def _add_calls(connection: Connection, file: int, rows: Rows, nodes: _Nodes) -> None:
+def _add_calls(connection: Connection, file: int, rows: Rows, first: int, nodes: _Nodes) -> None:
     """A call and its result meet in one row, whichever comes first; the first result counts (FORMAT.md 3.9)."""
     result = ("result_entry", "result_node", "answered_at", "is_error", "agent_id")
     call = ("name", "target", "call_entry", "call_node", "called_at", "program", "path")
     nothing = (None,) * 5
     called = [
-        (file, key, row.name, row.target, row.entry, nodes[row.uuid], row.timestamp, *nothing, row.program, row.path, False, None)
+        (
+            file,
+            key,
+            row.name,
+            row.target,
+            first + row.entry,
+            nodes[row.uuid],
+            row.timestamp,
+            *nothing,
+            row.program,
+            row.path,
+            False,
+            None,
+        )
         for key, row in rows.calls.items()
     ]
     duration = {"duration": "tool_calls.answered_at - excluded.called_at"}
     upsert_rows(connection, schema.tool_calls, called, keep=result, conflict=duration)
     answered = [
-        (file, key, *nothing, row.entry, nodes[row.uuid], row.timestamp, row.is_error, row.agent_id, None, None, False, None)
+        (
+            file,
+            key,
+            *nothing,
+            first + row.entry,
+            nodes[row.uuid],
+            row.timestamp,
+            row.is_error,
+            row.agent_id,
+            None,
+            None,
+            False,
+            None,
+        )
         for key, row in rows.results.items()
     ]
-    first = {name: _FIRST_RESULT.format(f"excluded.{name}", f"tool_calls.{name}") for name in result}
-    first["duration"] = _FIRST_RESULT.format("excluded.answered_at - tool_calls.called_at", "tool_calls.duration")
-    upsert_rows(connection, schema.tool_calls, answered, keep=call, conflict=first)
+    earliest = {name: _FIRST_RESULT.format(f"excluded.{name}", f"tool_calls.{name}") for name in result}
+    earliest["duration"] = _FIRST_RESULT.format("excluded.answered_at - tool_calls.called_at", "tool_calls.duration")
+    upsert_rows(connection, schema.tool_calls, answered, keep=call, conflict=earliest)

@@ -14,8 +14,9 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from sqlite3 import DatabaseError as SQLiteError
 from typing import Any, Final
 
@@ -24,15 +25,17 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, sel
 from sqlalchemy.exc import DatabaseError
 
 from transcripts.errors import ChunkDamaged
+from transcripts.index.apart import Apart
 from transcripts.index.archive import Archive
-from transcripts.index.bulk import upsert_rows
+from transcripts.index.bulk import scalar, upsert_rows
 from transcripts.index.database import Database, SearchText
+from transcripts.index.prepare import Record, searchable
 from transcripts.index.report import Meter, Progress
 from transcripts.index.schema import SEARCH_COLUMNS, TEXT_VERSION, entries, files, meta, search_spans, search_tools
 from transcripts.index.scope import Place
-from transcripts.index.text import SEARCHED_TYPES, Texts, texts
+from transcripts.index.text import SEARCHED_TYPES, Texts, may_be_searched
 
-BATCH = 2000  # documents a transaction: a commit each 1,000 costs 1.2 times one commit, each 100 twice
+BATCH = 10_000  # documents a transaction: a commit makes FTS5 write what it has gathered, 2,000 cost 1.4 times as much
 FEW = 1000  # documents that the transaction which adds them may index too
 SPAN = 2000  # entries of a span, at least, before the next begins
 _COLUMNS = ", ".join(SEARCH_COLUMNS)
@@ -44,6 +47,7 @@ _VOCABULARY = {  # each word of each row, and the sizes of rows: as found, and a
 _VALUE = select(meta.c.value).where(meta.c.key == bindparam("key"))
 _LAST_SPAN = select(search_spans).order_by(search_spans.c.first.desc()).limit(1)
 _PLACE = select(*files.c["source", "project_key", "session_id"]).where(files.c.id == bindparam("file"))
+_PORTION = 1024 * 1024  # bytes of records whose texts are made at once
 _UNREADABLE: Final = ()  # what stands for the texts of a record whose bytes cannot be read
 _ANSWERED = """
     INSERT INTO search_tools (entry, names)
@@ -57,7 +61,7 @@ _VERSION = "search_text_version"
 
 def mark(connection: Connection) -> int:
     """The key of the last entry that has been indexed."""
-    return int(connection.scalar(_VALUE, {"key": _MARK}) or 0)
+    return int(scalar(connection, _VALUE, key=_MARK) or 0)
 
 
 def pending(connection: Connection) -> int:
@@ -67,7 +71,7 @@ def pending(connection: Connection) -> int:
 
 def ensure_version(connection: Connection) -> None:
     """Empty the index when the texts are made by other rules than it was filled with."""
-    version = connection.scalar(_VALUE, {"key": _VERSION})
+    version = scalar(connection, _VALUE, key=_VERSION)
     if version != str(TEXT_VERSION):
         reset(connection)
         _set(connection, _VERSION, str(TEXT_VERSION))
@@ -84,26 +88,29 @@ def reset(connection: Connection) -> None:
 def drain(database: Database, limit: int | None = None, progress: Callable[[Progress], None] | None = None) -> int:
     """Index what waits, in batches of a transaction each; how many entries were passed. `limit` bounds them."""
     passed = 0
-    advance = Meter(progress, _waiting_bytes(database) if progress else 0, "texts")
     with database.read() as connection:  # with nothing to do, no writer is waited for
         version = connection.scalar(_VALUE, {"key": _VERSION})
-        if version == str(TEXT_VERSION) and not pending(connection):
+        waiting = pending(connection) if version == str(TEXT_VERSION) else None
+        if waiting == 0:
             return 0
-    while limit is None or passed < limit:
-        with database.write() as connection:
-            ensure_version(connection)
-            step, size = _step(connection, BATCH if limit is None else min(BATCH, limit - passed))
-        if not step:
-            break
-        passed += step
-        advance(size)
+        size = _waiting_bytes(connection) if progress or waiting is None or waiting > BATCH else 0
+    advance = Meter(progress, size, "texts")
+    with Apart(size) as apart:
+        while limit is None or passed < limit:
+            with database.write() as connection:
+                ensure_version(connection)
+                step, size = _step(connection, BATCH if limit is None else min(BATCH, limit - passed), apart)
+            if not step:
+                break
+            passed += step
+            advance(size)
     return passed
 
 
 def follow(connection: Connection) -> int:
     """Index what waits, within a transaction that has just added entries; how many were passed: none where more than FEW wait."""
     ensure_version(connection)
-    return _step(connection, FEW + 1, FEW)[0]
+    return _step(connection, FEW + 1, Apart(0), FEW)[0]
 
 
 def remove(connection: Connection, wanted: ColumnElement[bool]) -> None:
@@ -114,8 +121,8 @@ def remove(connection: Connection, wanted: ColumnElement[bool]) -> None:
     if connection.dialect.name != "sqlite":
         return
     indexed = wanted & (entries.c.id <= mark(connection))
-    for key, found in _documents(connection, indexed):
-        if found is _UNREADABLE:
+    for key, found in _documents(connection, indexed, Apart(0)):
+        if found == _UNREADABLE:
             reset(connection)
             return
         if found is not None:
@@ -207,28 +214,45 @@ class _Texts:
     def column(self, entry: int, column: int) -> str | None:
         if self._last is None or self._last[0] != entry:
             row = self._connection.execute(_records().where(entries.c.id == entry)).one()
-            self._last = (entry, self._reader.texts(*row[1:]) or None)
-        found = self._last[1]
-        return None if found is None else found[column]
+            ((_key, found),) = searchable([self._reader.record(*row)])
+            self._last = (entry, found or None)
+        texts = self._last[1]
+        return None if texts is None else texts[column]
 
 
 class _Reader:
-    """Makes the texts of records from their kept bytes; asked for in order, a chunk is read once."""
+    """Reads the kept bytes of records; asked for in order, a chunk is read once."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._file: int | None = None
         self._since = 0
 
-    def texts(self, file: int, offset: int, length: int, kind: str, answered: str | None) -> Texts | tuple[()] | None:
+    def record(self, key: int, file: int, offset: int, length: int, kind: str, answered: str | None) -> Record:
         if file != self._file or offset < self._since:
             self._archive = Archive(self._connection, file, offset)
             self._place = Place(*self._connection.execute(_PLACE, {"file": file}).one())
             self._file, self._since = file, offset
         try:
-            return texts(self._archive.read_at(offset, length), kind, self._place, orjson.loads(answered or "[]"))
+            data = self._archive.read_at(offset, length)
         except ChunkDamaged:
-            return _UNREADABLE
+            data = None
+        return Record(key, data, kind, self._place, orjson.loads(answered) if answered else [])
+
+    def records(self, rows: Iterable[Sequence[Any]]) -> Iterator[list[Record]]:
+        """The records of these rows, in portions; without those that their first look tells to hold no text."""
+        some: list[Record] = []
+        size = 0
+        for row in rows:
+            record = self.record(*row)
+            if record.data is not None and not may_be_searched(record.data, record.kind):
+                continue
+            some.append(record)
+            size += len(record.data or b"")
+            if size > _PORTION:
+                yield some
+                some, size = [], 0
+        yield some
 
 
 def _records() -> Select[Any]:
@@ -237,13 +261,12 @@ def _records() -> Select[Any]:
     return select(*columns, search_tools.c.names).outerjoin(search_tools, search_tools.c.entry == entries.c.id)
 
 
-def _waiting_bytes(database: Database) -> int:
-    with database.read() as connection:
-        waiting = "SELECT sum(length) FROM entries WHERE id > ?"
-        return int(connection.exec_driver_sql(waiting, (mark(connection),)).scalar() or 0)
+def _waiting_bytes(connection: Connection) -> int:
+    waiting = "SELECT sum(length) FROM entries WHERE id > ?"
+    return int(connection.exec_driver_sql(waiting, (mark(connection),)).scalar() or 0)
 
 
-def _step(connection: Connection, limit: int, most: int | None = None) -> tuple[int, int]:
+def _step(connection: Connection, limit: int, apart: Apart, most: int | None = None) -> tuple[int, int]:
     """Index the next entries, at most `limit`, and none where more than `most` are met; how many, and their bytes."""
     start = mark(connection)
     last, count, size, oldest, newest = connection.exec_driver_sql(
@@ -254,7 +277,7 @@ def _step(connection: Connection, limit: int, most: int | None = None) -> tuple[
     if not count or (most is not None and count > most):
         return 0, 0
     connection.exec_driver_sql(_ANSWERED, (start + 1, last))
-    documents = _documents(connection, (entries.c.id > start) & (entries.c.id <= last))
+    documents = _documents(connection, (entries.c.id > start) & (entries.c.id <= last), apart)
     driver: Any = connection.connection.driver_connection  # its executemany takes the documents one by one
     driver.executemany(
         f"INSERT INTO search (rowid, {_COLUMNS}) VALUES ({_VALUES})", ((key, *found) for key, found in documents if found)
@@ -273,12 +296,12 @@ def _add_span(connection: Connection, first: int, last: int, oldest: int | None,
     upsert_rows(connection, search_spans, [(first, last, oldest, newest)])
 
 
-def _documents(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[tuple[int, Texts | tuple[()] | None]]:
+def _documents(
+    connection: Connection, wanted: ColumnElement[bool], apart: Apart
+) -> Iterator[tuple[int, Texts | tuple[()] | None]]:
     """The key and texts of entries that may be searched, read in one ordered pass over their files' bytes."""
     rows = connection.execute(_records().where(wanted, entries.c.type.in_(SEARCHED_TYPES)).order_by(entries.c.id)).all()
-    reader = _Reader(connection)
-    for key, *place in rows:
-        yield key, reader.texts(*place)
+    return chain.from_iterable(apart.map(searchable, _Reader(connection).records(rows)))
 
 
 def _set(connection: Connection, key: str, value: str) -> None:

@@ -12,29 +12,41 @@ Invariants:
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 from zlib import crc32
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, Update, bindparam, delete, insert, select, update
 
 from transcripts.files.discover import TranscriptFile, seen_again
-from transcripts.files.entry import Entry, parse
-from transcripts.files.reader import Block, Line, ReadAt, blocks, lines
+from transcripts.files.entry import parse
+from transcripts.files.reader import ReadAt, blocks, lines
 from transcripts.index import archive, derive, fulltext, removal, tombstones, versions
 from transcripts.index.aggregate import named_sessions, responses_of, update_copies, update_responses, update_session
+from transcripts.index.apart import Apart
+from transcripts.index.bulk import fetch, run
 from transcripts.index.counts import Calls, calls_before
 from transcripts.index.database import Database
+from transcripts.index.frames import Frame
+from transcripts.index.prepare import Batch, Prepared, batches, bytes_of, prepare
 from transcripts.index.report import ImportReport
 from transcripts.index.rows import Rows
 from transcripts.index.schema import DERIVED_VERSION, entries, files, problems
 from transcripts.index.tombstones import Buried
 from transcripts.index.versions import Disk, Overtaken
 
-BATCH_BYTES = 4 * 1024 * 1024  # a transaction: about a tenth of a second
-_UNFINISHED = "unfinished line"
 _REACHED = select(files.c.imported_size, files.c.kept_size).where(files.c.id == bindparam("file"))
 _UNFINISHED_GONE = delete(problems).where(problems.c.file == bindparam("key"), problems.c.offset >= bindparam("since"))
+
+
+@cache
+def _moved_on(*names: str) -> Update:
+    """Sets these columns of a file's row, when it is as it was; the key of a forgotten file is used again, so the path counts."""
+    was = [files.c[name] == bindparam(f"old_{name}") for name in ("id", "path", "imported_size", "kept_size")]
+    return update(files).where(*was).values({name: bindparam(name) for name in names})
+
 
 Advance = Callable[[int], None]
 """Called with the number of bytes just imported."""
@@ -43,19 +55,68 @@ Also = Callable[[Connection, int], None]
 """What is done in the transaction that adds the last lines of a transcript, given by the key of its file."""
 
 
+class Coming(NamedTuple):
+    """A batch that is being prepared: its bytes, where it ends in the file, whether it is the last, and how to wait for it."""
+
+    size: int
+    end: int
+    is_last: bool
+    prepared: Callable[[], Prepared]
+
+
+def _coming(apart: Apart, batch: Batch, path: str, kept: int, stands: bool, side: bool) -> Coming:
+    return Coming(batch.size, batch.end, batch.is_last, apart.submit(prepare, batch, path, kept, stands, side))
+
+
+class Begun(NamedTuple):
+    """The first batch of a file, on its way before the file's turn comes: as the file was then."""
+
+    seen: TranscriptFile
+    batch: Coming
+
+
+def begin_file(found: TranscriptFile, apart: Apart) -> Begun | None:
+    """Have the beginning of a new file prepared; None where that gains nothing, or it cannot be read."""
+    if not apart.processes:
+        return None
+    try:
+        descriptor = os.open(found.path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        seen = seen_again(found, os.fstat(descriptor))
+        batch = next(batches(blocks(lambda offset, length: _pread(descriptor, offset, length), 0, seen.size)))
+        return Begun(seen, _coming(apart, batch, found.path, 0, False, found.kind == "side"))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
 def import_file(
-    database: Database, source: str, found: TranscriptFile, report: ImportReport, advance: Advance, also: Also | None = None
+    database: Database,
+    source: str,
+    found: TranscriptFile,
+    report: ImportReport,
+    advance: Advance,
+    also: Also | None = None,
+    apart: Apart | None = None,
+    begun: Begun | None = None,
 ) -> None:
-    """Bring the rows of one file up to date with what stands on disk. Raises OSError when it cannot be read."""
+    """Bring the rows of one file up to date with what stands on disk. Raises OSError when it cannot be read.
+
+    What was `begun` is used when the file is still as it was then, and nothing of it was imported before.
+    """
     descriptor = os.open(found.path, os.O_RDONLY | os.O_NONBLOCK)
     new_before = report.new
     try:
         seen = seen_again(found, os.fstat(descriptor))
         disk = Disk(seen, lambda offset, length: _pread(descriptor, offset, length))
+        first = begun if begun and begun.seen == seen else None
 
         def bring_up() -> None:
             row = versions.current(database, source, disk, report)
-            _Import(database, row, disk, report, advance, also).run(disk.read_at, disk.found.size)
+            _Import(database, row, disk, report, advance, also, apart).run(disk.read_at, disk.found.size, first)
 
         try:
             _until_ours(bring_up)
@@ -66,7 +127,7 @@ def import_file(
         os.close(descriptor)
 
 
-def derive_file(database: Database, file: int, report: ImportReport, advance: Advance) -> None:
+def derive_file(database: Database, file: int, report: ImportReport, advance: Advance, apart: Apart | None = None) -> None:
     """Make the rows of a file again from its kept bytes alone: for one that is gone, or of an older derived version."""
 
     def read_at(offset: int, length: int) -> bytes:
@@ -77,7 +138,7 @@ def derive_file(database: Database, file: int, report: ImportReport, advance: Ad
         with database.read() as connection:
             row = connection.execute(select(files).where(files.c.id == file)).one_or_none()
         if row is not None:  # else it was forgotten meanwhile
-            _Import(database, row, None, report, advance).run(read_at, row.kept_size)
+            _Import(database, row, None, report, advance, apart=apart).run(read_at, row.kept_size)
 
     _until_ours(derive_rows)
 
@@ -122,6 +183,7 @@ class _Import:
         report: ImportReport,
         advance: Advance,
         also: Also | None = None,
+        apart: Apart | None = None,
     ) -> None:
         self._database = database
         self._row = row
@@ -129,8 +191,9 @@ class _Import:
         self._report = report
         self._advance = advance
         self._also = also
+        self._apart = apart or Apart(0)
 
-    def run(self, read_at: ReadAt, end: int) -> None:
+    def run(self, read_at: ReadAt, end: int, first: Begun | None = None) -> None:
         """Import what stands between the offset that was reached and `end`."""
         row = self._row
         current = abs(row.derived_version) == DERIVED_VERSION
@@ -140,11 +203,27 @@ class _Import:
             standing = []
         self._counted = row.derived_version == DERIVED_VERSION  # whether the session's numbers are those of the rows so far
         self._imported, self._lines, self._kept = row.imported_size, row.imported_lines, row.kept_size
-        for some, is_last in _batches(blocks(read_at, self._imported if row.kind != "side" else self._kept, end)):
+        for batch in self._batches(read_at, end, bool(standing), first):
             with self._database.write() as connection:
-                self._write(connection, some, is_last, bool(standing))
+                self._write(connection, batch.prepared(), batch.is_last, bool(standing))
             standing = []
-            self._advance(sum(len(block.data) for block in some))
+            self._advance(batch.size)
+
+    def _batches(self, read_at: ReadAt, end: int, stands: bool, first: Begun | None) -> Iterator[Coming]:
+        """The batches of the file; where there are processes, the next ones are on their way while one is written."""
+        side = self._row.kind == "side"
+        start, kept = self._kept if side else self._imported, self._kept
+        ahead: deque[Coming] = deque()
+        if first and not kept:
+            ahead.append(first.batch)
+            start = kept = first.batch.end
+        if not (ahead and ahead[0].is_last):
+            for batch in batches(blocks(read_at, start, end)):
+                ahead.append(_coming(self._apart, batch, self._row.path, kept, stands, side))
+                stands, kept = False, max(kept, batch.end)
+                if len(ahead) > self._apart.processes:
+                    yield ahead.popleft()
+        yield from ahead
 
     def _provisional(self) -> list[Row[Any]]:
         """The entries of a last line that had no newline when it was imported."""
@@ -172,21 +251,17 @@ class _Import:
             )
             return connection.execute(select(files).where(files.c.id == row.id)).one()
 
-    def _write(self, connection: Connection, some: list[Block], is_last: bool, stands: bool) -> None:
-        file, path = self._row.id, self._row.path
-        before, kept_before = self._imported, self._kept
-        reached = connection.execute(_REACHED, {"file": file}).one_or_none()
-        if reached != (before, kept_before):  # None: it was forgotten meanwhile
+    def _write(self, connection: Connection, prepared: Prepared, is_last: bool, stands: bool) -> None:
+        file, path, rows = self._row.id, self._row.path, prepared.rows
+        before, kept_before, lines_before = self._imported, self._kept, self._lines
+        if fetch(connection, _REACHED, file=file) != [(before, kept_before)]:  # none: it was forgotten meanwhile
             raise Overtaken
-        rows = Rows()
-        if self._row.kind == "side":
-            self._imported = some[-1].offset + len(some[-1].data) if some else self._kept
-        else:
-            self._read_lines(connection, rows, some, stands)
         told = rows.session_id if self._disk and self._row.session_id is None else None
         if told and tombstones.is_forgotten(connection, self._row.source, self._row.project_key, told):
             raise Buried
-        self._keep(connection, some)
+        self._keep(connection, prepared.frames)
+        self._lines += prepared.lines
+        self._imported = self._kept if self._row.kind == "side" else max(before, prepared.end)
         values: dict[str, Any] = {
             "imported_size": self._imported, "imported_lines": self._lines, "kept_size": self._kept,
             "derived_version": DERIVED_VERSION if is_last else -DERIVED_VERSION,
@@ -199,10 +274,11 @@ class _Import:
         if self._row.kind == "side":
             return
         if not stands:  # an unfinished line is told of anew each time
-            connection.execute(_UNFINISHED_GONE, {"key": file, "since": before})
+            run(connection, _UNFINISHED_GONE, key=file, since=before)
         raising = self._counted and is_last and self._row.kind == "main"
         calls = calls_before(connection, file, rows) if raising else None
-        found = derive.add(connection, file, rows)
+        key = derive.next_key(connection, entries, at_least=fulltext.mark(connection))
+        found = derive.add(connection, file, rows, key, lines_before)
         self._report.problems += [problem._replace(path=path) for problem in found]
         self._report.entries += len(rows.entries)
         self._counted = is_last
@@ -210,49 +286,16 @@ class _Import:
         if self._also and is_last:
             self._also(connection, file)
 
-    def _read_lines(self, connection: Connection, rows: Rows, some: list[Block], stands: bool) -> None:
-        """Parse the lines of a batch; `stands`: the rows of the first line are there already."""
-        key = derive.next_key(connection, entries, at_least=fulltext.mark(connection))
-        for block in some:
-            for line in lines(block):
-                if stands:
-                    stands = False
-                else:
-                    key = self._read_line(rows, line, key)
-                if line.complete:
-                    self._lines += 1
-                    self._imported = line.offset + len(line.data) + 1
-
-    def _read_line(self, rows: Rows, line: Line, key: int) -> int:
-        parsed = parse(line, self._row.path)
-        for entry in parsed.entries:
-            rows.add(key, self._lines + 1, entry, _bytes_of(entry, line))
-            key += 1
-        if parsed.entries or line.complete:
-            rows.problems += parsed.problems
-        elif parsed.problems:
-            rows.problems.append(parsed.problems[-1]._replace(reason=_UNFINISHED))
-        if not parsed.entries and line.complete:
-            rows.add_blank(key, self._lines + 1, line.offset, line.data)
-            key += 1
-        return key
-
-    def _keep(self, connection: Connection, some: list[Block]) -> None:
-        fresh = [
-            (max(offset, self._kept), data[max(0, self._kept - offset) :])
-            for offset, data in some
-            if offset + len(data) > self._kept
-        ]
-        if fresh:
-            archive.keep(connection, self._row.id, fresh)
-            self._kept = fresh[-1][0] + len(fresh[-1][1])
+    def _keep(self, connection: Connection, frames: list[Frame]) -> None:
+        if frames:
+            archive.keep(connection, self._row.id, frames)
+            self._kept = frames[-1].offset + frames[-1].length
             archive.merge_tail(connection, self._row.id, self._kept)
-            self._report.bytes += sum(len(data) for _offset, data in fresh)
+            self._report.bytes += sum(frame.length for frame in frames)
 
     def _compare_and_set(self, connection: Connection, imported: int, kept: int, **values: Any) -> None:
-        same = and_(files.c.id == self._row.id, files.c.path == self._row.path)  # the key of a forgotten file is used again
-        still = and_(same, files.c.imported_size == imported, files.c.kept_size == kept)
-        if connection.execute(update(files).where(still).values(**values)).rowcount != 1:
+        still = {"old_id": self._row.id, "old_path": self._row.path, "old_imported_size": imported, "old_kept_size": kept}
+        if run(connection, _moved_on(*values), **still, **values) != 1:
             raise Overtaken
 
     def _count(self, connection: Connection, rows: Rows, is_last: bool, calls: Calls | None) -> None:
@@ -278,23 +321,5 @@ def _stands(standing: list[Row[Any]], read_at: ReadAt, start: int, end: int) -> 
         return True
     line = next(lines(next(blocks(read_at, start, end))))
     parsed = parse(line, "")
-    again = [(entry.offset, entry.length, crc32(_bytes_of(entry, line)), entry.standing) for entry in parsed.entries]
+    again = [(entry.offset, entry.length, crc32(bytes_of(entry, line)), entry.standing) for entry in parsed.entries]
     return not parsed.problems and again == [tuple(row) for row in standing]
-
-
-def _bytes_of(entry: Entry, line: Line) -> bytes:
-    begin = entry.offset - line.offset
-    return line.data[begin : begin + entry.length]  # the line itself, uncopied, when the record fills it
-
-
-def _batches(source: Iterator[Block]) -> Iterator[tuple[list[Block], bool]]:
-    """Blocks in portions of a transaction, and whether it is the last; one empty portion when there are none."""
-    some: list[Block] = []
-    size = 0
-    for block in source:
-        if some and size + len(block.data) > BATCH_BYTES:
-            yield some, False
-            some, size = [], 0
-        some.append(block)
-        size += len(block.data)
-    yield some, True

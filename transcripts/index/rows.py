@@ -1,7 +1,8 @@
 """A record into rows: what each table holds of it. Pure: no SQL and no file.
 
 Invariants:
-- Rows name uuids as written; keys of nodes are given in derive.py.
+- Rows name uuids as written, entries by their number in the batch, from 0, and lines by theirs, from 1: keys are given in
+  derive.py.
 - Wherever the format says "last one wins", a later record replaces the earlier in the same dictionary, so that a batch
   writes one row.
 - No shape inside a record raises: what is not of the expected type counts as absent.
@@ -333,7 +334,9 @@ class Rows:
 
 def text(value: object) -> str | None:
     """A string that a column takes, or None for what is no string."""
-    return clean(value) if isinstance(value, str) else None
+    if type(value) is not str:
+        return None
+    return value if value.isascii() and "\x00" not in value else clean(value)
 
 
 def _response(message_id: str, request: str) -> str:
@@ -343,8 +346,10 @@ def _response(message_id: str, request: str) -> str:
 
 def short(value: object, limit: int = 200) -> str | None:
     """A uuid, an id, a type: a text that an index takes. No real one is longer; what is, ends with its digest."""
-    found = text(value)
-    if found is None or len(found) <= limit:
+    if type(value) is not str:
+        return None
+    found = value if value.isascii() and "\x00" not in value else clean(value)
+    if len(found) <= limit:
         return found
     return found[: limit - 40] + blake2b(found.encode(), digest_size=20).hexdigest()
 

@@ -12,22 +12,27 @@ Invariants:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
 
 from transcripts.errors import ChunkDamaged, Problem
 from transcripts.files.discover import Scan, TranscriptFile, scan
-from transcripts.index import archive, fulltext, tombstones
+from transcripts.index import fulltext, prepare, tombstones
 from transcripts.index.aggregate import calls_of, named_sessions, responses_of, update_copies, update_responses, update_session
+from transcripts.index.apart import Apart
 from transcripts.index.database import Database
-from transcripts.index.importer import derive_file, import_file
+from transcripts.index.frames import digest
+from transcripts.index.importer import Begun, begin_file, derive_file, import_file
 from transcripts.index.memory import Memory
 from transcripts.index.report import ImportReport, Meter, Progress
 from transcripts.index.schema import DERIVED_VERSION, files, roots
 from transcripts.index.versions import EDGE, clear, is_misplaced
 
+_AHEAD = 8 * 1024 * 1024  # bytes that are on their way to each process
 _FEW = 50  # files up to which their rows are fetched by path, not all rows of the database
 
 
@@ -69,14 +74,12 @@ def sync(
     todo = sorted(plan.changed, key=lambda found: (found.mtime_ns, found.path))
     advance = Meter(progress, sum(found.size for found in todo) + sum(row.kept_size for row in plan.outdated))
     _derive(database, plan.outdated, report, advance)
-    for found in todo:
-        advance.path = found.path
-        try:
-            import_file(database, source, found, report, advance)
-        except FileNotFoundError:
-            continue  # gone since the scan: the next one will mark it
-        except OSError as error:
-            report.problems.append(Problem(found.path, f"cannot be read ({error.strerror})"))
+    with Apart(sum(found.size for found in todo)) as apart:
+        for some in _portions(_begun(todo, apart)):
+            with database.together() if len(some) > 1 else nullcontext():
+                for found, begun in some:
+                    advance.path = found.path
+                    _import(database, source, found, report, advance, apart, begun)
     if report.rewritten or report.moved:  # a replaced version whose rows were not all made, or were taken away by a move
         with database.read() as connection:
             unfinished = (files.c.state == "replaced") & (files.c.derived_version != DERIVED_VERSION)
@@ -87,13 +90,60 @@ def sync(
     return report
 
 
+def _begun(todo: list[TranscriptFile], apart: Apart) -> Iterator[tuple[TranscriptFile, Begun | None]]:
+    """The files in order, each with its first batch on its way for a while already."""
+    ahead: deque[tuple[TranscriptFile, Begun | None]] = deque()
+    size = 0
+    for found in todo:
+        ahead.append((found, begin_file(found, apart)))
+        size += min(found.size, prepare.BATCH_BYTES)
+        while ahead and size > _AHEAD * apart.processes:
+            size -= min(ahead[0][0].size, prepare.BATCH_BYTES)
+            yield ahead.popleft()
+    yield from ahead
+
+
+def _portions(
+    todo: Iterable[tuple[TranscriptFile, Begun | None]],
+) -> Iterator[list[tuple[TranscriptFile, Begun | None]]]:
+    """The files in order, several small ones together: as many bytes as one transaction takes of a large one."""
+    some: list[tuple[TranscriptFile, Begun | None]] = []
+    size = 0
+    for one in todo:
+        if some and size + one[0].size > prepare.BATCH_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += one[0].size
+    if some:
+        yield some
+
+
+def _import(
+    database: Database,
+    source: str,
+    found: TranscriptFile,
+    report: ImportReport,
+    advance: Meter,
+    apart: Apart,
+    begun: Begun | None,
+) -> None:
+    try:
+        import_file(database, source, found, report, advance, apart=apart, begun=begun)
+    except FileNotFoundError:
+        pass  # gone since the scan: the next one will mark it
+    except OSError as error:
+        report.problems.append(Problem(found.path, f"cannot be read ({error.strerror})"))
+
+
 def _derive(database: Database, rows: Sequence[Row[Any]], report: ImportReport, advance: Meter) -> None:
-    for row in rows:
-        advance.path = row.path
-        try:
-            derive_file(database, row.id, report, advance)
-        except ChunkDamaged as error:
-            report.problems.append(Problem(row.path, str(error)))
+    with Apart(sum(row.kept_size for row in rows)) as apart:
+        for row in rows:
+            advance.path = row.path
+            try:
+                derive_file(database, row.id, report, advance, apart)
+            except ChunkDamaged as error:
+                report.problems.append(Problem(row.path, str(error)))
 
 
 def known_roots(database: Database, source: str) -> list[str]:
@@ -210,7 +260,7 @@ def _same_name(file: Row[Any] | TranscriptFile) -> tuple[str, str | None, str]:
 def _begins_alike(row: Row[Any], file: TranscriptFile) -> bool:
     try:
         with open(file.path, "rb") as opened:
-            return bool(archive.digest(opened.read(min(row.kept_size, EDGE))) == row.head_digest)
+            return bool(digest(opened.read(min(row.kept_size, EDGE))) == row.head_digest)
     except OSError:
         return False
 

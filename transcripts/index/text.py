@@ -34,6 +34,8 @@ Passages = dict[str, str]
 
 _QUEUED = b"queued_command"  # the one attachment that a person wrote
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{512,}={0,2}")
+_STRETCH = 256  # so much of a run of 512 lies between two places that are multiples of it
+_PART_OF_BASE64 = re.compile(rf"[A-Za-z0-9+/]{{{_STRETCH}}}")
 
 
 def texts(data: bytes, kind: str, place: Place, answered: Iterable[str] = ()) -> Texts | None:
@@ -41,8 +43,8 @@ def texts(data: bytes, kind: str, place: Place, answered: Iterable[str] = ()) ->
 
     Never raises, whatever the shapes inside.
     """
-    if kind == "attachment" and _QUEUED not in data:
-        return None  # unparsed: prompt snapshots are large
+    if not may_be_searched(data, kind):
+        return None
     record = load(data)
     found = passages(record)
     if not found:
@@ -52,6 +54,11 @@ def texts(data: bytes, kind: str, place: Place, answered: Iterable[str] = ()) ->
         for name in ("title", "summary", "prompt", "reply", "thinking", "tool", "result")
     )
     return title, summary, prompt, reply, thinking, tool, result, scope(record, place, answered)
+
+
+def may_be_searched(data: bytes, kind: str) -> bool:
+    """Whether a look at the bytes of a record leaves room for text: prompt snapshots are large, and are not parsed."""
+    return kind != "attachment" or _QUEUED in data
 
 
 def passages(record: dict[str, Any]) -> Passages:
@@ -140,4 +147,9 @@ def _column(parts: list[object]) -> str:
             kept.append(part[:room])
             room -= len(part)
     text = clean("\n".join(kept)).replace(MARK, " ")
-    return _BASE64.sub(" ", text) if len(text) > 512 else text
+    return _BASE64.sub(" ", text) if _may_hold_base64(text) else text
+
+
+def _may_hold_base64(text: str) -> bool:
+    """Whether a run is long enough, told by a look at every 256th character: a search at each would take most of the time."""
+    return any(_PART_OF_BASE64.match(text, at) for at in range(0, len(text) - _STRETCH + 1, _STRETCH))

@@ -13,13 +13,16 @@ from __future__ import annotations
 import re
 import time
 
-from sqlalchemy import Connection, exists, select
+from sqlalchemy import Connection, bindparam, exists, select
 
 from transcripts.files.discover import TranscriptFile, placed
-from transcripts.index.bulk import upsert_rows
+from transcripts.index.bulk import fetch, upsert_rows
 from transcripts.index.schema import files, forgotten
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_BURIED = select(forgotten.c.project_key).where(
+    forgotten.c.source == bindparam("source"), forgotten.c.session_id == bindparam("name")
+)
 
 Name = tuple[str, str]
 """A project's folder, and the session's id or a sub-agent's file beside the transcripts."""
@@ -42,8 +45,7 @@ def names(connection: Connection, source: str) -> set[Name]:
 
 def is_forgotten(connection: Connection, source: str, project_key: str, name: str) -> bool:
     """Whether a session, or a sub-agent's file beside it, was forgotten: there, or by its uuid."""
-    buried = select(forgotten.c.project_key).where(forgotten.c.source == source, forgotten.c.session_id == name)
-    keys = set(connection.scalars(buried))
+    keys = {key for (key,) in fetch(connection, _BURIED, source=source, name=name)}
     if project_key in keys or not keys:
         return bool(keys)
     same = (files.c.source == source, files.c.project_key == project_key, files.c.session_id == name)

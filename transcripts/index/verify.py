@@ -19,8 +19,10 @@ from sqlalchemy import Connection, Row, delete, exists, select, update
 
 from transcripts.errors import ChunkDamaged, Problem
 from transcripts.index import archive, fulltext
+from transcripts.index.apart import Apart
 from transcripts.index.content import content, differences, totals
 from transcripts.index.database import Database
+from transcripts.index.frames import digest
 from transcripts.index.importer import derive_file, derive_into
 from transcripts.index.report import ImportReport, Meter, Progress
 from transcripts.index.schema import (
@@ -125,12 +127,13 @@ def rebuild(database: Database, progress: Callable[[Progress], None] | None = No
             select(*files.c["id", "path", "kept_size"]).where(files.c.kind != "side").order_by(files.c.id)
         ).all()
     meter = Meter(progress, sum(row.kept_size for row in rows))
-    for row in rows:
-        meter.path = row.path
-        try:
-            derive_file(database, row.id, report, meter)
-        except ChunkDamaged as error:
-            report.problems.append(Problem(row.path, str(error)))
+    with Apart(sum(row.kept_size for row in rows)) as apart:
+        for row in rows:
+            meter.path = row.path
+            try:
+                derive_file(database, row.id, report, meter, apart)
+            except ChunkDamaged as error:
+                report.problems.append(Problem(row.path, str(error)))
     if database.is_sqlite:
         report.indexed = fulltext.drain(database, progress=progress)
     return report
@@ -149,7 +152,7 @@ def _damaged_chunks(connection: Connection, row: Row[Any]) -> list[Problem]:
         except ChunkDamaged as error:
             found.append(Problem(row.path, str(error).partition(";")[0], part.offset, part.length))
             continue
-        if archive.digest(data) != part.digest or len(data) != part.length:
+        if digest(data) != part.digest or len(data) != part.length:
             found.append(
                 Problem(row.path, f"chunk {part.chunk} holds other bytes than its digest says", part.offset, part.length)
             )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, delete, exists, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from transcripts.files.discover import TranscriptFile
 from transcripts.files.reader import ReadAt
@@ -27,6 +28,7 @@ from transcripts.index.aggregate import (
     update_session,
 )
 from transcripts.index.database import Database
+from transcripts.index.frames import digest
 from transcripts.index.report import ImportReport
 from transcripts.index.schema import DERIVED, DERIVED_VERSION, entries, files, messages, nodes, usage
 
@@ -39,6 +41,8 @@ _NEWEST = (
     .limit(1)
 )
 
+_ADDED = insert(files).returning(*files.c)
+
 
 class Overtaken(Exception):
     """Another importer has changed the file's row meanwhile; read it again."""
@@ -47,8 +51,8 @@ class Overtaken(Exception):
 def edges(read_at: ReadAt, size: int) -> dict[str, bytes]:
     """The digests of the first and the last of `size` bytes, as the columns of `files` hold them."""
     return {
-        "head_digest": archive.digest(read_at(0, min(size, EDGE))),
-        "tail_digest": archive.digest(read_at(max(0, size - EDGE), min(size, EDGE))),
+        "head_digest": digest(read_at(0, min(size, EDGE))),
+        "tail_digest": digest(read_at(max(0, size - EDGE), min(size, EDGE))),
     }
 
 
@@ -147,19 +151,20 @@ def _new_version(database: Database, source: str, disk: Disk, old: Row[Any] | No
         if tombstones.is_forgotten(connection, source, *tombstones.name_of(found)):
             raise tombstones.Buried  # since the scan
         version = old.version + 1 if old is not None else 1
-        taken = exists().where(files.c.source == source, files.c.path == found.path, files.c.version == version)
-        if connection.scalar(select(taken)):
-            raise Overtaken
         values = {
             "source": source, "path": found.path, "version": version, "kind": found.kind, "project_key": found.project_key,
             "session_id": found.session_id, "agent_id": found.agent_id, "name": found.name, **disk.stat(),
             "kept_size": 0, "imported_size": 0, "imported_lines": 0, "derived_version": -DERIVED_VERSION,
         }  # fmt: skip
-        key = connection.execute(insert(files).returning(files.c.id), values).scalar_one()
-        if old is not None:
-            shared = archive.share(connection, old.id, key, disk.read_at)
-            connection.execute(update(files).where(files.c.id == key).values(kept_size=shared, **disk.edges(shared)))
-        return connection.execute(select(files).where(files.c.id == key)).one()
+        try:
+            row = connection.execute(_ADDED, values).one()
+        except IntegrityError:
+            raise Overtaken from None
+        if old is None:
+            return row
+        shared = archive.share(connection, old.id, row.id, disk.read_at)
+        more = update(files).where(files.c.id == row.id).values(kept_size=shared, **disk.edges(shared))
+        return connection.execute(more.returning(*files.c)).one()
 
 
 def take_over(connection: Connection, row: Row[Any]) -> None:

@@ -13,7 +13,7 @@ import csv
 import dataclasses
 import sys
 from collections.abc import Callable
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transcripts.sessions.analytics import Stats, ToolUse, Usage
 
 _BY = ["day", "week", "month", "project", "model", "tool", "session"]
-_TIMES = ("day", "week", "month")
+TIMES = ("day", "week", "month")
 _SHOWN = 30  # rows on a terminal
 _WIDE = 120  # columns from which on every kind of token has its own
 _NAME, _BAR, _GAP = 40, 8, 2  # columns that a name takes at most, a bar at least, and that stand between two
@@ -82,7 +82,7 @@ def stats(
         say(f"Drawn: {png}")
     if limit is None and sys.stdout.isatty() and not settings.json and not as_csv:
         limit = _SHOWN
-    rows = found.rows[-limit:] if limit and by in _TIMES else found.rows[: limit or None]
+    rows = found.rows[-limit:] if limit and by in TIMES else found.rows[: limit or None]
     if settings.json:
         _write_json(found, rows)
     elif as_csv:
@@ -127,20 +127,24 @@ def _write_csv(found: Stats, rows: tuple[Any, ...]) -> None:
 
 def _write_table(found: Stats, rows: tuple[Any, ...]) -> None:
     from rich.bar import Bar
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     room, exact = width(), not sys.stdout.isatty()
     columns = _columns(found.by, room, exact)
-    if found.by in _TIMES and len(rows) > 1:
-        write(_line_of(found, room))
+    if found.by in TIMES and len(rows) > 1 and (small := _line_of(found, room)):
+        write(small)
     lines = [[text(row) for _title, text in columns] for row in (*rows, found.total)]
     taken = sum(_GAP + max(len(title), *(len(line[at]) for line in lines)) for at, (title, _text) in enumerate(columns))
     names = [_name(found.by, row, exact) for row in rows]
-    longest = max(len(found.by), *map(len, names)) if exact else min(max(map(len, [found.by, *names])), _NAME, room - taken)
+    longest = max(map(cell_len, [found.by, "total", *names]))
+    if not exact:
+        longest = max(len("total"), min(longest, _NAME, room - taken))
+        names = [(cut_front if found.by == "project" else cut)(name, longest) for name in names]
     has_bar = not exact and room - taken - longest >= _GAP + _BAR
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0), expand=has_bar)
-    table.add_column(found.by, overflow="ellipsis", no_wrap=True, width=max(longest, len("total")))
+    table.add_column(found.by, overflow="ellipsis", no_wrap=True, width=longest)
     for title, _text in columns:
         table.add_column(title, justify="right", no_wrap=True)
     if has_bar:
@@ -194,25 +198,48 @@ def _name(by: str, row: Any, exact: bool) -> str:
     if row.name is None:
         return "(unknown)"
     if by == "session" and not exact:
-        return cut(f"{row.name[:8]} {one_line(row.title or '')}".rstrip(), _NAME)
+        return f"{row.name[:8]} {one_line(row.title or '')}".rstrip()
     if by == "project" and not exact:
-        path = one_line(home_shortened(row.name))
-        return path if len(path) <= _NAME else "…" + path[len(path) - _NAME + 1 :]
+        return one_line(home_shortened(row.name))
     return one_line(row.name)
 
 
+def cut_front(text: str, cells: int) -> str:
+    """A path of at most so many columns: its end, since that tells more than its beginning."""
+    from rich.cells import cell_len
+
+    if cell_len(text) <= cells:
+        return text
+    at = max(0, len(text) - cells + 1)
+    while cell_len(text[at:]) >= cells:
+        at += 1
+    return "…" + text[at:]
+
+
+def steps(by: str, names: list[str]) -> list[str]:
+    """Every day, week or month from the first to the last of some, also those in which nothing was said."""
+    first, last = min(names), max(names)
+    if by == "month":
+        begin, end = (12 * int(name[:4]) + int(name[5:]) - 1 for name in (first, last))
+        return [f"{at // 12}-{at % 12 + 1:02}" for at in range(begin, end + 1)]
+    if by == "week":
+        monday, end = (date.fromisocalendar(int(name[:4]), int(name[6:]), 1).toordinal() for name in (first, last))
+        weeks = (date.fromordinal(at).isocalendar() for at in range(monday, end + 1, 7))
+        return [f"{year}-W{week:02}" for year, week, _weekday in weeks]
+    days = range(date.fromisoformat(first).toordinal(), date.fromisoformat(last).toordinal() + 1)
+    return [str(date.fromordinal(at)) for at in days]
+
+
 def _line_of(found: Stats, room: int) -> str:
-    """All rows as a line of small bars between the first and the last time, as many as there is room for."""
+    """All rows as a line of small bars between the first and the last time, as many as there is room for; '' for one time."""
     known = {row.name: _size(row) for row in found.rows if row.name is not None}
-    names = sorted(known)
-    if found.by == "day" and known:  # with the days on which nothing was said
-        first, last = date.fromisoformat(names[0]), date.fromisoformat(names[-1])
-        names = [str(first + timedelta(days=at)) for at in range((last - first).days + 1)]
-    names = names[-min(max(1, room - 2 * len("2026-03-09 ")), _LONGEST) :]
-    most = max((known.get(name, 0) for name in names), default=0) or 1
-    steps = (known.get(name, 0) / most * len(_STEPS) for name in names)
-    line = "".join(_STEPS[min(len(_STEPS) - 1, int(step))] if step else " " for step in steps)
-    return f"{names[0]} {line} {names[-1]}" if names else ""
+    if len(known) < 2:
+        return ""
+    names = steps(found.by, [*known])[-min(max(1, room - 2 * len("2026-03-09 ")), _LONGEST) :]
+    most = max(known.get(name, 0) for name in names) or 1
+    heights = (known.get(name, 0) / most * len(_STEPS) for name in names)
+    line = "".join(_STEPS[min(len(_STEPS) - 1, int(height))] if height else " " for height in heights)
+    return f"{names[0]} {line} {names[-1]}"
 
 
 def short(number: int | None) -> str:
