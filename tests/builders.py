@@ -27,6 +27,7 @@ from transcripts.index import fulltext
 from transcripts.index.archive import Archive
 from transcripts.index.content import content, totals
 from transcripts.index.database import Database
+from transcripts.index.memory import Memory
 from transcripts.index.report import ImportReport
 from transcripts.index.schema import entries, files
 from transcripts.index.text import SEARCHED_TYPES, passages
@@ -220,7 +221,8 @@ class Lab:
         """The home of that name, empty."""
         home, index = self._held.get(name) or self._new(name)
         home.root = self._folder / name
-        database_of(index).engine.dispose()
+        database_of(index).close()
+        index._memory = Memory()
         for path in (home.db, *home.db.parent.glob(f"{home.db.name}-*")):
             path.unlink()
         shutil.rmtree(home.root, ignore_errors=True)

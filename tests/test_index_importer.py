@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, select
 
-from tests.builders import Home, Lab, Log, count, database_of, differing, dumps, result, rows, session_id, text, uuid
+from tests.builders import Home, Json, Lab, Log, count, database_of, differing, dumps, result, rows, session_id, stamp, text, uuid
 from tests.soup import cuts, transcripts
 from transcripts.api import Index
 from transcripts.files import reader
@@ -36,6 +36,38 @@ def grow(path: Path, data: bytes, cut: int) -> None:
 def folders(draw: st.DrawFn) -> dict[int, bytes]:
     """A few sessions by number, whose records name each other."""
     return {number: draw(transcripts(session_id(number), 7)) for number in draw(st.sets(st.integers(1, 4), max_size=4))}
+
+
+REPLIED = st.builds(
+    lambda key, tokens, stop: {"role": "assistant", "stop_reason": stop, "usage": tokens} | ({"id": key} if key else {}),
+    st.sampled_from(["chat", "chat", "chat", "chat", "other", uuid(1), None]),
+    st.builds(
+        lambda asked, read, output: {"input_tokens": asked, "cache_read_input_tokens": read, "output_tokens": output},
+        st.sampled_from([0, 100, 200]),
+        st.sampled_from([0, 0, 100]),
+        st.integers(1, 3),
+    ),
+    st.sampled_from([None, "end_turn"]),
+)
+ASKED = st.sampled_from(["go on", [result("toolu_1")], [result("toolu_1")], "<command-name>/x</command-name>", None])
+
+
+@st.composite
+def relayed(draw: st.DrawFn) -> bytes:
+    """A transcript of a relay that gives ids again; a few uuids stand for lines of either kind, and some stand twice."""
+    lines = []
+    for at in range(draw(st.integers(0, 16))):
+        key = draw(st.sampled_from([at + 10, at + 10, 1, 2]))
+        line: Json = {"uuid": uuid(key), "parentUuid": None, "timestamp": stamp(at % 3)}
+        if draw(st.booleans()):
+            request = draw(st.sampled_from([None, None, None, None, None, "", "req_1", "@0"]))
+            line |= {"type": "assistant", "message": draw(REPLIED)} | ({} if request is None else {"requestId": request})
+        else:
+            asked = draw(ASKED)
+            line |= {"type": "user", "message": asked and {"role": "user", "content": asked}}
+            line |= draw(st.sampled_from([{}, {}, {"isMeta": True}, {"uuid": 5}]))
+        lines.append(dumps(line))
+    return b"\n".join(lines) + draw(st.sampled_from([b"\n", b""]))
 
 
 class TestSameContent:
@@ -66,6 +98,36 @@ class TestSameContent:
             patched.setattr(reader, "BLOCK_SIZE", 200)
             stepped.sync()
         assert differing(stepped.state(), whole.state()) == []
+
+    @settings(max_examples=100)
+    @given(data=relayed(), choice=st.data(), steps=st.booleans())
+    def test_replies_of_one_id_are_the_same_in_any_slices(
+        self, lab: Lab, data: bytes, choice: st.DataObject, steps: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole, sliced = lab.home("whole"), lab.home("sliced")
+        whole.write(data)
+        whole.sync()
+        with monkeypatch.context() as patched:
+            if steps:  # a transaction a line
+                patched.setattr(prepare, "BATCH_BYTES", 1)
+                patched.setattr(reader, "BLOCK_SIZE", 200)
+            for cut in choice.draw(cuts(data)):
+                grow(sliced.path(session_id(1)), data, cut)
+                sliced.sync()
+        assert differing(sliced.state(), whole.state()) == []
+
+    @settings(max_examples=30)
+    @given(data=relayed(), choice=st.data())
+    def test_a_copy_of_replies_of_one_id_adds_none(self, lab: Lab, data: bytes, choice: st.DataObject) -> None:
+        home = lab.home("copied")
+        home.write(data)
+        home.sync()
+        before = home.state()["totals"]["responses"]
+        for cut in choice.draw(cuts(data)):
+            grow(home.path(session_id(2)), data, cut)
+            home.sync()
+        counted = {key: row | {"path": None} for key, row in home.state()["totals"]["responses"].items()}
+        assert counted == {key: row | {"path": None} for key, row in before.items()}
 
     @settings(max_examples=60)
     @given(logs=folders(), choice=st.data())

@@ -366,7 +366,6 @@ class TestOtherViews:
 
 
 class TestRelays:
-    @pytest.mark.xfail(strict=True, reason="replies of one id and no request's id in one file are taken for one")
     def test_replies_of_one_id_in_one_session_are_several(self, home: Home) -> None:
         log = Log()
         for prompt, output in ((100, 7), (200, 9), (300, 5)):
@@ -389,6 +388,54 @@ class TestRelays:
         with home.open() as index:
             total = of_usage(index.stats())
         assert (total.responses, total.input_tokens, total.output_tokens) == (1, 100, 9)
+
+    @pytest.mark.parametrize(
+        ("told", "between", "expected"),  # prompt, output, stop reason of each line
+        [
+            ([(100, 7, "tool_use"), (200, 9, None), (200, 9, "end_turn")], "result", (2, 300, 16)),
+            ([(90, 1, None), (100, 9, "tool_use")], "result", (1, 100, 9)),  # the size was a guess at first
+            ([(90, 1, None), (100, 9, "tool_use")], "prompt", (2, 190, 10)),
+            ([(90, 1, None), (100, 9, None)], "result", (2, 190, 10)),
+            ([(0, 1, None), (100, 9, None)], "prompt", (1, 100, 9)),  # it was not told at first
+            ([(100, 7, "end_turn"), (0, 0, None), (200, 9, "end_turn")], "prompt", (2, 300, 16)),
+            ([(100, 7, "tool_use"), (100, 7, "tool_use")], "prompt", (1, 100, 7)),
+            ([(100, 7, "tool_use"), (200, 9, "tool_use")], "nothing", (1, 200, 9)),
+        ],
+    )
+    @pytest.mark.parametrize("sliced", [False, True])
+    def test_a_line_begins_a_reply_by_the_size_of_its_prompt_and_what_lies_between(
+        self, home: Home, told: list[tuple[int, int, str | None]], between: str, expected: tuple[int, int, int], sliced: bool
+    ) -> None:
+        log = Log()
+        for prompt, output, stop in told:
+            if between != "nothing":
+                log.user("go on" if between == "prompt" else [result("t1")])
+            if sliced:
+                home.write(log)
+                home.sync()
+            reply(log, "chat", usage(prompt, output), stop=stop, model=OTHER, requestId=None)
+            if sliced:
+                home.write(log)
+                home.sync()
+        home.write(log)
+        home.sync()
+        with home.open() as index:
+            total = of_usage(index.stats())
+        assert (total.responses, total.input_tokens, total.output_tokens) == expected
+
+    def test_replies_of_one_id_count_once_over_forks(self, home: Home) -> None:
+        log, fork = Log(), Log(session_id(2), first=50)
+        for prompt, output in ((100, 7), (200, 9), (300, 5)):
+            for each in (log, fork):
+                each.user("go on")
+                origin: Json = {"forkedFrom": {"sessionId": log.session, "messageUuid": log.tip}} if each is fork else {}
+                reply(each, "chat", usage(prompt, output), model=OTHER, requestId=None, **origin)
+        home.write(log)
+        home.write(fork)
+        home.sync()
+        with home.open() as index:
+            total = of_usage(index.stats())
+        assert (total.responses, total.input_tokens, total.output_tokens) == (3, 600, 21)
 
 
 class TestFaultCases:

@@ -161,13 +161,18 @@ class Index:
         """The sessions, newest activity first.
 
         `project` is a path, a part of one, or a folder's name. `since` and `until` are milliseconds UTC and bound the last
-        activity. `empty=False` leaves out sessions without a message.
+        activity. `empty=False` leaves out sessions without a message. Cost: a pass over the sessions, once while nothing was
+        written to the database.
         """
         self._refresh(None)
-        with self._database.read() as connection:
-            return catalog.listed(
-                connection, project=project, tag=tag, since=since, until=until, empty=empty, limit=limit, offset=offset
-            )
+        key, version = ("sessions", project, tag, since, until, empty, limit, offset), self._database.version()
+        if (found := self._memory.recall(key, version)) is None:
+            with self._database.read() as connection:
+                found = catalog.listed(
+                    connection, project=project, tag=tag, since=since, until=until, empty=empty, limit=limit, offset=offset
+                )
+            self._memory.keep(key, version, found)
+        return list(found)
 
     def session(self, session: str) -> SessionInfo:
         """One session: by id, unique prefix, exact title, path of its transcript, or `latest`.

@@ -5,6 +5,7 @@ plain SQLite, all fetched.
 """
 
 import argparse
+import itertools
 import sqlite3
 import sys
 import tempfile
@@ -36,11 +37,12 @@ from benches.timing import (
 )
 
 GOAL = 0.005  # seconds
-PLAIN, OURS, FRESH, THEIRS = "plain", "ours", "fresh", "sdk"
+PLAIN, OURS, AGAIN, FRESH, THEIRS = "plain", "ours", "again", "fresh", "sdk"
 ROWS = {
     PLAIN: "plain SELECT of the sessions and their files",
-    OURS: "`Index.sessions()`",
-    FRESH: "`Index.sessions()`, the freshness scan included",
+    OURS: "`Index.sessions()`, asked for the first time",
+    AGAIN: "the same again, when nothing was written meanwhile",
+    FRESH: "the same again, the freshness scan included",
     THEIRS: f"claude_agent_sdk {SDK}, `list_sessions()`",
 }
 SDK_WORKER = """
@@ -56,6 +58,7 @@ for line in sys.stdin:
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(json.dumps([wall / asked["repeats"], cpu / asked["repeats"], len(given)]), flush=True)
 """
+GOALS = {OURS: "the first time", AGAIN: "again"}
 LISTS = {"embers": ("embers", "--json", "sessions", "--limit", "1000000")}
 """How other programs list all sessions from a database; agentsview does by its server alone."""
 
@@ -89,12 +92,12 @@ def bench_list(args: argparse.Namespace) -> None:
         peers = {} if args.no_peers or args.quick else dict(installed({name: PEERS[name] for name in LISTS}))
         homes = [make_home(peer, at, folder / peer.name, corpora[1].root / "projects") for peer, at in peers.items()]
         costs = commands(corpora[1], homes, rounds)
-    taken = timings.wall((OURS, 1))
+    goals = (f"{name} {seconds(taken := timings.wall((row, 1)))}, {reached(taken <= GOAL)}" for row, name in GOALS.items())
     told = [f"{name} {seconds(costs.wall(name))}" for name in costs.samples]
     notes = [
         f"Wall clock in one process, medians of {rounds} rounds run in turn; {corpora[0].sessions:,} sessions in "
         f"{megabytes(corpora[0].size)} and {corpora[1].sessions:,} in {megabytes(corpora[1].size)}.",
-        f"Goal {seconds(GOAL)} for {corpora[1].sessions:,} sessions: {seconds(taken)}, {reached(taken <= GOAL)}.",
+        f"Goal {seconds(GOAL)} for {corpora[1].sessions:,} sessions: {'; '.join(goals)}.",
         f"As commands, whole processes: {'; '.join(told)}.",
         f"`{command_line()}` on {machine(**({'claude_agent_sdk': SDK} if sdk else {}))}.",
     ]
@@ -127,10 +130,11 @@ def select(plain: sqlite3.Connection) -> str:
 
 def timed(corpus: Corpus, at: int, sdk: Worker | None) -> dict[Cell, Run]:
     """What is timed of a corpus, in the order of the table."""
-    plain = select(corpus.plain)
+    plain, limits = select(corpus.plain), itertools.count(1_000_000)  # another limit is another question: nothing is known of it
     runs: dict[Cell, Run] = {
         (PLAIN, at): here(lambda: corpus.plain.execute(plain).fetchall()),
-        (OURS, at): here(corpus.index.sessions),
+        (OURS, at): here(lambda: corpus.index.sessions(limit=next(limits))),
+        (AGAIN, at): here(corpus.index.sessions),
         (FRESH, at): here(corpus.fresh.sessions),
     }
     if sdk:

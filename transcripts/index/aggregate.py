@@ -6,6 +6,10 @@ Invariants:
 - A response is the row of `usage` with the most output tokens (ties: input and cache tokens, earliest time, smallest
   session id); its owner is the file with the earliest line of it. So totals do not change when files are forked, copied,
   rewritten or vanish.
+- Lines of a file with one message id and the id of one request are a reply. A relay may name no request and give one id to
+  many replies: then a line begins another reply when it tells of a prompt of another size than the line before, and a prompt
+  was typed in between, or any user line was (results of tools stand between the lines of one reply, too) and this is not the
+  first line with a stop reason: the end of a reply may correct what its beginning guessed. A size of nothing is none told.
 - A tool call is one when its id and its time are the same; all rows of it but one are copies: not the one that was answered
   first (ties: smallest session id, path).
 """
@@ -167,7 +171,7 @@ def _chosen() -> Select[Any]:
     """The rows of the responses with these `keys`."""
     cached = usage.c.input_tokens + usage.c.cache_read_tokens + usage.c.cache_write_5m_tokens + usage.c.cache_write_1h_tokens
     by_time = (usage.c.timestamp.is_(None), usage.c.timestamp, files.c.session_id, files.c.path, files.c.version, files.c.source)
-    most = (usage.c.output_tokens.desc(), cached.desc(), *by_time)
+    most = (usage.c.output_tokens.desc(), cached.desc(), *by_time, usage.c.entry)  # a file may hold lines twice
     ranked = (
         select(
             usage,

@@ -15,10 +15,12 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Connection, Dialect, Executable, Table, literal_column
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
 
 _EXPANDING = re.compile(r"IN \(__\[POSTCOMPILE_(\w+)\]\)")  # where SQLAlchemy would put as many places as there are values
+
+_DIALECTS: dict[tuple[str, str], Dialect] = {}
 
 Row = tuple[Any, ...]
 
@@ -27,7 +29,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Row], colum
     """Insert rows; nothing when there are none."""
     if rows:
         names = columns or _names(table)
-        _run(connection, _insert(connection.dialect, table, names), rows)
+        _run(connection, _insert(_dialect(connection), table, names), rows)
 
 
 def upsert_rows(
@@ -43,7 +45,7 @@ def upsert_rows(
     """
     if rows:
         special = tuple(sorted((conflict or {}).items()))
-        _run(connection, _upsert(connection.dialect, table, tuple(keep), special), rows)
+        _run(connection, _upsert(_dialect(connection), table, tuple(keep), special), rows)
 
 
 def _names(table: Table) -> tuple[str, ...]:
@@ -57,11 +59,23 @@ def _insert(dialect: Dialect, table: Table, names: tuple[str, ...]) -> SQLCompil
 
 @cache
 def _upsert(dialect: Dialect, table: Table, keep: tuple[str, ...], conflict: tuple[tuple[str, str], ...]) -> SQLCompiler:
-    insert = sqlite.insert(table) if dialect.name == "sqlite" else postgresql.insert(table)
+    insert: Any
+    if dialect.name == "sqlite":
+        insert = sqlite.insert(table)
+    else:
+        from sqlalchemy.dialects import postgresql  # slow to load
+
+        insert = postgresql.insert(table)
     key = [column.name for column in table.primary_key]
     replaced: dict[str, Any] = {name: insert.excluded[name] for name in _names(table) if name not in key and name not in keep}
     replaced.update((name, literal_column(sql)) for name, sql in conflict)
     return _compiled(dialect, insert.on_conflict_do_update(index_elements=key, set_=replaced), _names(table))
+
+
+def _dialect(connection: Connection) -> Dialect:
+    """The same for all databases of a kind: each engine has its own, and with it statements would be compiled and kept anew."""
+    dialect = connection.dialect
+    return _DIALECTS.setdefault((dialect.name, dialect.driver), dialect)
 
 
 def _compiled(dialect: Dialect, statement: Any, names: tuple[str, ...] | None = None) -> SQLCompiler:
@@ -99,7 +113,7 @@ def run(connection: Connection, statement: Executable, **values: Any) -> int:
 
 
 def _sent(connection: Connection, statement: Executable, values: dict[str, Any]) -> Any:
-    sql, order, constants, lists = _text(connection.dialect, statement)
+    sql, order, constants, lists = _text(_dialect(connection), statement)
     if constants:
         values = {**constants, **values}
     if order is not None:

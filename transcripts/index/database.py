@@ -16,15 +16,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from filelock import FileLock, Timeout
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 
 from transcripts.errors import DatabaseBusy, DatabaseTooNew, DatabaseUnusable
 from transcripts.files.private import make_folders
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 REVISION = "0004"
 """The newest migration that this release knows."""
@@ -60,6 +62,7 @@ class Database:
         self.lock_timeout = LOCK_TIMEOUT
         self._observer: sqlite3.Connection | None = None
         self._observing = Lock()
+        self._locking = Lock()
         if self.is_sqlite:
             _refuse_foreign(self.path)
             _make_private(self.path)
@@ -67,7 +70,7 @@ class Database:
             self.engine = self._engine()
         except (ArgumentError, ImportError) as error:
             raise DatabaseUnusable(f"no database can be reached by {self.path} ({error})") from None
-        self._lock = FileLock(self.path + ".lock", mode=0o600) if self.is_sqlite else None
+        self._lock: FileLock | None = None
         try:
             self._upgrade()
         except (DatabaseError, sqlite3.DatabaseError) as error:
@@ -86,11 +89,12 @@ class Database:
                 self._observer = None
 
     def version(self) -> int | None:
-        """A number that is another one once anything was written to the database, by whomever; None where none is told.
+        """A number that is another one once anything was written to the database, by whomever; None where none is told, as
+        within `together`, where more is seen than has been written.
 
         Cost: microseconds. SQLite tells a connection what others did, so it is one that only looks.
         """
-        if not self.is_sqlite:
+        if not self.is_sqlite or self._together() is not None:
             return None
         with self._observing:
             if self._observer is None:
@@ -186,9 +190,13 @@ class Database:
 
     @contextmanager
     def _locked(self, timeout: float) -> Iterator[None]:
-        if self._lock is None:
+        if not self.is_sqlite:
             yield
             return
+        from filelock import FileLock, Timeout  # which a reader need not load
+
+        with self._locking:
+            self._lock = self._lock or FileLock(self.path + ".lock", mode=0o600)
         try:
             self._lock.acquire(timeout=timeout, poll_interval=0.01)
         except Timeout:

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Select, Table, and_, bindparam, delete, func,
 from transcripts.errors import Problem
 from transcripts.index import schema
 from transcripts.index.bulk import fetch, insert_rows, scalar, upsert_rows
-from transcripts.index.rows import COMMAND, Rows, Usage
+from transcripts.index.rows import COMMAND, MARK, Rows, Standing, Usage
 
 _usage_values = attrgetter(*(field.name for field in fields(Usage) if field.name not in ("response", "entry")))
 
@@ -29,8 +29,10 @@ def add(connection: Connection, file: int, rows: Rows, key: int, line: int) -> l
     """Write what a batch of lines holds; all problems that it has (their path is empty where they were only met here).
 
     `key` is that of the first entry, `line` the number of complete lines before. Cost: linear in the batch, whatever the size
-    of the file or the database.
+    of the file or the database; only of a message id that a relay gives to many replies are all looked up.
     """
+    if rows.unnamed:
+        _tell_apart(connection, file, rows, key)
     insert_rows(
         connection,
         schema.entries,
@@ -71,6 +73,48 @@ def next_key(connection: Connection, table: Table, column: str = "id", at_least:
 @cache
 def _highest(table: Table, column: str) -> Select[Any]:
     return select(func.max(table.c[column]))
+
+
+# -- replies of one id ------------------------------------------------------------------------------------------------------
+
+
+_TOLD = (
+    select(
+        *schema.usage.c["message_id", "request_id", "is_partial", "entry"],
+        schema.usage.c.input_tokens
+        + schema.usage.c.cache_read_tokens
+        + schema.usage.c.cache_write_5m_tokens
+        + schema.usage.c.cache_write_1h_tokens,
+    )
+    .where(schema.usage.c.file == bindparam("file"), schema.usage.c.message_id.in_(bindparam("some", expanding=True)))
+    .order_by(schema.usage.c.entry)
+)
+_LAST_USER = (
+    select(schema.entries.c.id)
+    .where(schema.entries.c.file == bindparam("file"), schema.entries.c.type == "user")
+    .order_by(schema.entries.c.offset.desc())
+    .limit(1)
+)
+_LAST_PROMPT = (
+    select(schema.prompts.c.entry)
+    .where(schema.prompts.c.file == bindparam("file"))
+    .order_by(schema.prompts.c.offset.desc())
+    .limit(1)
+)
+
+
+def _tell_apart(connection: Connection, file: int, rows: Rows, key: int) -> None:
+    """Find the replies of lines without the id of a request, before anything of the batch is written."""
+    ids = list(dict.fromkeys(line.message_id for line in rows.unnamed))
+    told = fetch(connection, _TOLD, file=file, some=ids)
+    standing = {
+        of: Standing(request, asked, bool(is_partial), entry - key)
+        for of, request, is_partial, entry, asked in told
+        if not request or request.startswith(MARK)
+    }
+    user = scalar(connection, _LAST_USER, file=file) if standing else None
+    prompt = scalar(connection, _LAST_PROMPT, file=file) if standing else None
+    rows.tell_apart(standing, (user or 0) - key, (prompt or 0) - key)
 
 
 # -- nodes ---------------------------------------------------------------------------------------------------------------

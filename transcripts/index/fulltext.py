@@ -96,12 +96,12 @@ def drain(database: Database, limit: int | None = None, progress: Callable[[Prog
         size = _waiting_bytes(connection) if progress or waiting is None or waiting > BATCH else 0
     advance = Meter(progress, size, "texts")
     with Apart(size) as apart:
-        while limit is None or passed < limit:
+        step = most = -1
+        while step == most and passed != limit:
+            most = BATCH if limit is None else min(BATCH, limit - passed)
             with database.write() as connection:
                 ensure_version(connection)
-                step, size = _step(connection, BATCH if limit is None else min(BATCH, limit - passed), apart)
-            if not step:
-                break
+                step, size = _step(connection, most, apart)
             passed += step
             advance(size)
     return passed

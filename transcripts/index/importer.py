@@ -271,6 +271,7 @@ class _Import:
         if self._row.session_id is None and rows.session_id:
             values["session_id"] = rows.session_id
         self._compare_and_set(connection, before, kept_before, **values)
+        self._report.bytes += self._kept - kept_before
         if self._row.kind == "side":
             return
         if not stands:  # an unfinished line is told of anew each time
@@ -291,7 +292,6 @@ class _Import:
             archive.keep(connection, self._row.id, frames)
             self._kept = frames[-1].offset + frames[-1].length
             archive.merge_tail(connection, self._row.id, self._kept)
-            self._report.bytes += sum(frame.length for frame in frames)
 
     def _compare_and_set(self, connection: Connection, imported: int, kept: int, **values: Any) -> None:
         still = {"old_id": self._row.id, "old_path": self._row.path, "old_imported_size": imported, "old_kept_size": kept}

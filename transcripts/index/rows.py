@@ -5,6 +5,8 @@ Invariants:
   derive.py.
 - Wherever the format says "last one wins", a later record replaces the earlier in the same dictionary, so that a batch
   writes one row.
+- A relay may give one message id to many replies, and name no request. Which reply such a line belongs to hangs on the lines
+  before it, also on those of earlier batches: `tell_apart` says it, when they are known.
 - No shape inside a record raises: what is not of the expected type counts as absent.
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import orjson
@@ -42,6 +44,10 @@ _TARGETS = (
     "prompt",
 )
 _TARGET_LIMIT = 1000
+MARK = "@"
+"""What the made-up request id of a second or later reply of one message id begins with, before the offset of its first line. No
+real one does."""
+
 _PLACE_LIMIT = 600  # of a path or an address that is part of a key
 _PROMPT_LIMIT = 1000
 _DETAIL_LIMIT = 300
@@ -137,6 +143,29 @@ class Usage:
 
 
 @dataclass(slots=True)
+class Unnamed:
+    """The usage that a line tells without the id of a request, and the entries of the last user line and prompt before it."""
+
+    message_id: str
+    offset: int
+    usage: Usage
+    user: int | None
+    prompt: int | None
+
+
+class Standing(NamedTuple):
+    """The last reply so far of a message id without that of a request.
+
+    `asked` is the size of its prompt, as its last line tells it, `entry` that line; those of earlier batches are negative.
+    """
+
+    request_id: str
+    asked: int
+    is_partial: bool
+    entry: int
+
+
+@dataclass(slots=True)
 class Rows:
     """What a batch of lines adds to the tables, in file order."""
 
@@ -157,6 +186,8 @@ class Rows:
     calls: dict[str, Call] = field(default_factory=dict)
     results: dict[str, Result] = field(default_factory=dict)
     usage: dict[tuple[str, str], Usage] = field(default_factory=dict)
+    unnamed: list[Unnamed] = field(default_factory=list)  # not in `usage` before they are told apart
+    last_user: int | None = None
     prompts: list[tuple[int, int, str, int | None, str]] = field(default_factory=list)
     errors: list[tuple[int, int, str, int | None, str | None]] = field(default_factory=list)
     client_cost: tuple[int, float, bool] | None = None
@@ -188,6 +219,27 @@ class Rows:
             self._add_chain_line(entry, found, kind or "", timestamp, crc)
         elif kind is not None:
             self._add_session_line(entry, found, kind)
+        if kind == "user":
+            self.last_user = entry
+
+    def tell_apart(self, standing: dict[str, Standing], user: int, prompt: int) -> None:
+        """Gather the usage of lines without the id of a request, by reply.
+
+        `standing` has the last reply of each message id in the lines before the batch; `user` and `prompt` are the last user
+        line and prompt there.
+        """
+        standing = dict(standing)
+        for line in self.unnamed:
+            row, before = line.usage, standing.get(line.message_id)
+            after_user = user if line.user is None else line.user
+            after_prompt = prompt if line.prompt is None else line.prompt
+            request, is_partial = "", row.is_partial
+            if before and _is_another(before, row, after_user, after_prompt):
+                request = f"{MARK}{line.offset}"
+            elif before:
+                request, is_partial = before.request_id, row.is_partial and before.is_partial
+            standing[line.message_id] = Standing(request, _asked(row), is_partial, row.entry)
+            self._gather((line.message_id, request), row)
 
     # -- chain lines -------------------------------------------------------------------------------------------------
 
@@ -263,7 +315,9 @@ class Rows:
         tokens = body.get("usage")
         if not isinstance(tokens, dict):
             return
-        key = (message.message_id or message.uuid, message.request_id or "")
+        request = message.request_id or ""
+        request = "" if request.startswith(MARK) else request
+        key = (message.message_id or message.uuid, request)
         origin = record.get("forkedFrom")
         first = short(origin.get("messageUuid")) if isinstance(origin, dict) else None
         split = tokens.get("cache_creation")
@@ -272,12 +326,12 @@ class Rows:
         five = _count(written.get("ephemeral_5m_input_tokens"))
         searches, details = tokens.get("server_tool_use"), tokens.get("output_tokens_details")
         thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
-        earlier = self.usage.get(key)
-        self.usage[key] = row = Usage(
-            response=earlier.response if earlier else _response(key[0], key[1] or first or message.uuid),
+        earlier = self.usage.get(key)  # none without a request: those are gathered later
+        row = Usage(
+            response=earlier.response if earlier else _response(key[0], request or first or message.uuid),
             entry=message.entry,
             model=message.model,
-            timestamp=earlier.timestamp if earlier else message.timestamp,
+            timestamp=message.timestamp,
             input_tokens=_count(tokens.get("input_tokens")),
             output_tokens=_count(tokens.get("output_tokens")),
             cache_read_tokens=_count(tokens.get("cache_read_input_tokens")),
@@ -285,13 +339,24 @@ class Rows:
             cache_write_1h_tokens=hourly,
             web_searches=_count(searches.get("web_search_requests")) if isinstance(searches, dict) else 0,
             service_tier=text(tokens.get("service_tier")),
-            is_partial=text(body.get("stop_reason")) is None and (earlier is None or earlier.is_partial),
+            is_partial=text(body.get("stop_reason")) is None,
             thinking_tokens=None if thinking is None else _count(thinking),
             speed=text(tokens.get("speed")),
             is_sidechain=message.is_sidechain,
         )
         written_tokens = row.cache_write_5m_tokens + row.cache_write_1h_tokens
         message.tokens = (row.input_tokens, row.output_tokens, row.cache_read_tokens, written_tokens)
+        if request:
+            self._gather(key, row)
+        else:
+            last_prompt = self.prompts[-1][0] if self.prompts else None
+            self.unnamed.append(Unnamed(key[0], message.offset, row, self.last_user, last_prompt))
+
+    def _gather(self, key: tuple[str, str], row: Usage) -> None:
+        if earlier := self.usage.get(key):
+            row.response, row.timestamp = earlier.response, earlier.timestamp
+            row.is_partial = row.is_partial and earlier.is_partial
+        self.usage[key] = row
 
     def _add_boundary(self, message: Message, record: dict[str, Any]) -> None:
         details = record.get("compactMetadata")
@@ -337,6 +402,18 @@ def text(value: object) -> str | None:
     if type(value) is not str:
         return None
     return value if value.isascii() and "\x00" not in value else clean(value)
+
+
+def _is_another(before: Standing, row: Usage, user: int, prompt: int) -> bool:
+    """Whether a line begins another reply than the one before of its message id: see aggregate.py."""
+    if before.asked in (0, _asked(row)):
+        return False
+    may_end_it = before.is_partial and not row.is_partial
+    return prompt > before.entry or (user > before.entry and not may_end_it)
+
+
+def _asked(row: Usage) -> int:
+    return row.input_tokens + row.cache_read_tokens + row.cache_write_5m_tokens + row.cache_write_1h_tokens
 
 
 def _response(message_id: str, request: str) -> str:

@@ -39,7 +39,7 @@ from sqlalchemy import (
 
 from transcripts.files.entry import clean
 
-DERIVED_VERSION = 3
+DERIVED_VERSION = 4
 """Raised whenever an import would make other rows of the same bytes; older files are then derived again, one by one."""
 
 TEXT_VERSION = 2
@@ -337,7 +337,7 @@ usage = Table(
     metadata,
     Column("file", Id, ForeignKey("files.id"), primary_key=True, autoincrement=False),
     Column("message_id", CleanText, primary_key=True),
-    Column("request_id", CleanText, primary_key=True),  # '' when there is none
+    Column("request_id", CleanText, primary_key=True),  # '' when there is none; '@...': rows.MARK
     Column("response", CleanText, nullable=False),  # the key over all files, see responses.py
     Column("entry", Id, nullable=False),  # the response's last line in this file
     Column("model", CleanText),

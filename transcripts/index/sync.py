@@ -30,9 +30,11 @@ from transcripts.index.importer import Begun, begin_file, derive_file, import_fi
 from transcripts.index.memory import Memory
 from transcripts.index.report import ImportReport, Meter, Progress
 from transcripts.index.schema import DERIVED_VERSION, files, roots
-from transcripts.index.versions import EDGE, clear, is_misplaced
+from transcripts.index.versions import EDGE, clear
 
 _AHEAD = 8 * 1024 * 1024  # bytes that are on their way to each process
+_LEAST = 32 * 1024  # bytes that are imported in the time which each file takes
+_SLICE = 500
 _FEW = 50  # files up to which their rows are fetched by path, not all rows of the database
 
 
@@ -74,8 +76,8 @@ def sync(
     todo = sorted(plan.changed, key=lambda found: (found.mtime_ns, found.path))
     advance = Meter(progress, sum(found.size for found in todo) + sum(row.kept_size for row in plan.outdated))
     _derive(database, plan.outdated, report, advance)
-    with Apart(sum(found.size for found in todo)) as apart:
-        for some in _portions(_begun(todo, apart)):
+    with Apart(sum(found.size - plan.kept.get(found.path, 0) for found in todo)) as apart:
+        for some in _portions(_begun(todo, plan.kept, apart)):
             with database.together() if len(some) > 1 else nullcontext():
                 for found, begun in some:
                     advance.path = found.path
@@ -90,15 +92,15 @@ def sync(
     return report
 
 
-def _begun(todo: list[TranscriptFile], apart: Apart) -> Iterator[tuple[TranscriptFile, Begun | None]]:
-    """The files in order, each with its first batch on its way for a while already."""
+def _begun(todo: list[TranscriptFile], kept: dict[str, int], apart: Apart) -> Iterator[tuple[TranscriptFile, Begun | None]]:
+    """The files in order, each new one with its first batch on its way for a while already."""
     ahead: deque[tuple[TranscriptFile, Begun | None]] = deque()
     size = 0
     for found in todo:
-        ahead.append((found, begin_file(found, apart)))
-        size += min(found.size, prepare.BATCH_BYTES)
+        ahead.append((found, None if found.path in kept else begin_file(found, apart)))
+        size += min(_weight(found), prepare.BATCH_BYTES)
         while ahead and size > _AHEAD * apart.processes:
-            size -= min(ahead[0][0].size, prepare.BATCH_BYTES)
+            size -= min(_weight(ahead[0][0]), prepare.BATCH_BYTES)
             yield ahead.popleft()
     yield from ahead
 
@@ -110,13 +112,18 @@ def _portions(
     some: list[tuple[TranscriptFile, Begun | None]] = []
     size = 0
     for one in todo:
-        if some and size + one[0].size > prepare.BATCH_BYTES:
+        if some and size + _weight(one[0]) > prepare.BATCH_BYTES:
             yield some
             some, size = [], 0
         some.append(one)
-        size += one[0].size
+        size += _weight(one[0])
     if some:
         yield some
+
+
+def _weight(found: TranscriptFile) -> int:
+    """The bytes of a file, or as many as take the time that an empty one takes: others wait for a transaction to end."""
+    return max(found.size, _LEAST)
 
 
 def _import(
@@ -157,6 +164,7 @@ def known_roots(database: Database, source: str) -> list[str]:
 
 class _Plan(NamedTuple):
     changed: list[TranscriptFile]
+    kept: dict[str, int]  # of those that are known: the bytes that need not be imported again
     moved: list[tuple[Row[Any], TranscriptFile]]
     vanished: list[Row[Any]]
     outdated: list[Row[Any]]  # rows of an older derived version whose file is not here to be read
@@ -166,7 +174,8 @@ def _plan(connection: Connection, source: str, scans: list[Scan], sessions_only:
     found = {file.path: file for one in scans for file in one.files}
     newest: dict[str, Row[Any]] = {}
     outdated: list[Row[Any]] = []
-    for row in _rows(connection, source, scans, found, sessions_only):
+    same, rows = _compared(connection, source, scans, found, sessions_only)
+    for row in rows:
         if row.state == "replaced":
             if row.derived_version != DERIVED_VERSION:
                 outdated.append(row)
@@ -175,52 +184,70 @@ def _plan(connection: Connection, source: str, scans: list[Scan], sessions_only:
             if row.path not in found and row.derived_version != DERIVED_VERSION:
                 outdated.append(row)
     passed_over = tombstones.names(connection, source)
-    changed = [
-        file
-        for path, file in found.items()
-        if not _is_same(newest.get(path), file) and tombstones.name_of(file) not in passed_over
-    ]
+    changed = [file for path, file in found.items() if path not in same and tombstones.name_of(file) not in passed_over]
     missing = [row for path, row in newest.items() if path not in found and _is_gone(row, scans)]
     moved = _moves(missing, [file for file in changed if file.path not in newest])
     gone_elsewhere = {row.id for row, _file in moved}
     vanished = [row for row in missing if row.state == "live" and row.id not in gone_elsewhere]
-    return _Plan(changed, moved, vanished, outdated)
+    known = [(newest[file.path], file) for file in changed if file.path in newest] + moved
+    kept = {file.path: _standing(row, file) for row, file in known}
+    return _Plan(changed, kept, moved, vanished, outdated)
 
 
-def _rows(
+def _standing(row: Row[Any], file: TranscriptFile) -> int:
+    """How many bytes of a known file are imported already, as far as its row tells."""
+    stands = row.derived_version == DERIVED_VERSION and row.project_key == file.project_key
+    return min(row.kept_size, file.size) if stands else 0
+
+
+_AS_IT_WAS = files.c[
+    "state", "kind", "project_key", "name", "size", "kept_size", "mtime_ns", "ctime_ns", "inode", "derived_version"
+]  # fmt: skip
+
+
+def _as_it_is(file: TranscriptFile) -> tuple[Any, ...]:
+    """What _AS_IT_WAS holds of a file of which nothing is to be imported."""
+    times = (file.mtime_ns, file.ctime_ns)
+    return ("live", file.kind, file.project_key, file.name, file.size, file.size, *times, str(file.inode), DERIVED_VERSION)
+
+
+def _compared(
     connection: Connection, source: str, scans: list[Scan], found: dict[str, TranscriptFile], sessions_only: bool
-) -> list[Row[Any]]:
-    """The rows of files that lie below what was scanned, versions in order."""
-    wanted = select(files).where(files.c.source == source).order_by(files.c.path, files.c.version)
+) -> tuple[set[str], list[Row[Any]]]:
+    """Of the files that lie below what was scanned: the paths of those that are as they were, the rows of others, versions in
+    order. Only the columns that are compared are read of all."""
+    wanted = files.c.source == source
     if sessions_only:
-        wanted = wanted.where(files.c.kind == "main")
+        wanted &= files.c.kind == "main"
     if len(found) <= _FEW:
         below: list[ColumnElement[bool]] = [files.c.path.in_([*found, *(one.root for one in scans)])]
+        folders = [one.root for one in scans if one.root not in found]
         if connection.dialect.name == "sqlite":  # a range, so that the index on (source, path) is used: "/" + 1 is "0"
-            below += [(files.c.path > one.root + "/") & (files.c.path < one.root + "0") for one in scans]
+            below += [(files.c.path > root + "/") & (files.c.path < root + "0") for root in folders]
         else:  # where most orders of text pass over the slashes
-            below += [files.c.path.startswith(one.root + "/", autoescape=True) for one in scans]
-        wanted = wanted.where(or_(*below))
-    return [
-        row for row in connection.execute(wanted) if row.path in found or any(_lies_below(row.path, one.root) for one in scans)
-    ]
+            below += [files.c.path.startswith(root + "/", autoescape=True) for root in folders]
+        wanted &= or_(*below)
+    same: set[str] = set()
+    other: list[int] = []
+    for key, path, *was in connection.execute(select(*files.c["id", "path"], *_AS_IT_WAS).where(wanted)):
+        if path in found:
+            if tuple(was) == _as_it_is(found[path]):
+                same.add(path)
+            else:
+                other.append(key)
+        elif any(_lies_below(path, one.root) for one in scans):
+            other.append(key)
+    return same, _rows(connection, other)
+
+
+def _rows(connection: Connection, keys: list[int]) -> list[Row[Any]]:
+    slices = (keys[at : at + _SLICE] for at in range(0, len(keys), _SLICE))
+    rows = [row for some in slices for row in connection.execute(select(files).where(files.c.id.in_(some)))]
+    return sorted(rows, key=lambda row: (row.path, row.version))
 
 
 def _lies_below(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
-
-
-def _is_same(row: Row[Any] | None, file: TranscriptFile) -> bool:
-    return (
-        row is not None
-        and row.state == "live"
-        and not is_misplaced(row, file)
-        and row.size == file.size == row.kept_size
-        and row.mtime_ns == file.mtime_ns
-        and row.ctime_ns == file.ctime_ns
-        and row.inode == str(file.inode)
-        and row.derived_version == DERIVED_VERSION
-    )
 
 
 def _is_gone(row: Row[Any], scans: list[Scan]) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 from unicodedata import is_normalized, normalize
 
@@ -42,17 +42,21 @@ _MARKS = "\u0300-\u0304\u0306-\u030c\u030f\u0311\u031b\u0323-\u0328\u032d\u032e\
 _TONES = "\U0001f3fb-\U0001f3ff"  # of skin: they do not make another emoji
 _COLOURS = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
 
-_OWN = re.compile(f"([{CJK}{EMOJI}{_TONES}])")
+# these take milliseconds to compile, so it is done when they are needed
+_OWN = cache(partial(re.compile, f"([{CJK}{EMOJI}{_TONES}])"))
 _ASCII_WORD = re.compile("[A-Za-z0-9]+")
-_WORD = re.compile(f"[{CJK}{EMOJI}]|(?:[^\\W_{CJK}]|[{_PRIVATE}])(?:[^\\W_{CJK}]+|[{_PRIVATE}{_MARKS}]+)*")
-_SIGNED = re.compile(rf"(?<![^\W_{CJK}])(?:[A-Za-z][A-Za-z0-9]{{0,15}}\+\+|[A-Za-z]#(?![A-Za-z_]))")
+_WORD = cache(partial(re.compile, f"[{CJK}{EMOJI}]|(?:[^\\W_{CJK}]|[{_PRIVATE}])(?:[^\\W_{CJK}]+|[{_PRIVATE}{_MARKS}]+)*"))
+_SIGNED = cache(partial(re.compile, rf"(?<![^\W_{CJK}])(?:[A-Za-z][A-Za-z0-9]{{0,15}}\+\+|[A-Za-z]#(?![A-Za-z_]))"))
 _PART = re.compile("[A-Z]+(?=[A-Z][a-z]{2})|[A-Z]?[a-z]+|[A-Z]+")
 _TURN = re.compile("[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _SHORTEST_PART = 2
 LONGEST_IDENTIFIER = 64
 # characters whose folding is not their lower case
-_UNALIGNED = re.compile(
-    f"[{EMOJI}\u00b5\u00e0-\u024f\u0390\u03b0\u03c2\u03d0-\u03d6\u03f0-\u03f6\u1e00-\u1fff\u212b\u2c60-\u2c7f\ua64a\ua64b\ua720-\ua7ff]"
+_UNALIGNED = cache(
+    partial(
+        re.compile,
+        f"[{EMOJI}\u00b5\u00e0-\u024f\u0390\u03b0\u03c2\u03d0-\u03d6\u03f0-\u03f6\u1e00-\u1fff\u212b\u2c60-\u2c7f\ua64a\ua64b\ua720-\ua7ff]",
+    )
 )
 
 # the shape of a text: one letter a kind of character, so that the places where a part begins are found at the speed of memory
@@ -82,9 +86,9 @@ def indexable(text: str) -> str:
 def set_apart(text: str) -> str:
     """The text with each CJK character a word of its own and each emoji a made-up word of its own, composed, without colours."""
     text = composed(text)
-    if text.isascii() or not _OWN.search(text):
+    if text.isascii() or not _OWN().search(text):
         return text
-    pieces = _OWN.split(text)
+    pieces = _OWN().split(text)
     pieces[1::2] = map(_own, pieces[1::2])
     return " ".join(pieces)
 
@@ -100,7 +104,8 @@ def aligned(text: str) -> str:
     """The text folded character by character: as long as the text, and its words as `words` folds them where it is composed."""
     if text.isascii():
         return text.lower()
-    return _UNALIGNED.sub(lambda found: _fold(found[0]), text.replace("\u0130", "i").lower())
+    folded: str = _UNALIGNED().sub(lambda found: _fold(found[0]), text.replace("\u0130", "i").lower())
+    return folded
 
 
 def words(text: str) -> Iterator[Word]:
@@ -109,13 +114,13 @@ def words(text: str) -> Iterator[Word]:
         for found in _ASCII_WORD.finditer(text):
             yield Word(found.start(), found.end(), found[0].lower())
         return
-    for found in _WORD.finditer(text):
+    for found in _WORD().finditer(text):
         yield Word(found.start(), found.end(), fold(found[0]))
 
 
 def signed(text: str) -> Iterator[Word]:
     """The names of a text that end in a sign (C++, C#), each as the made-up word that the tail holds for it."""
-    for found in _SIGNED.finditer(text):
+    for found in _SIGNED().finditer(text):
         yield Word(found.start(), found.end(), found[0].lower().translate(_SIGNS))
 
 
@@ -142,7 +147,7 @@ def fold(word: str) -> str:
 
 @lru_cache(4096)
 def _fold(character: str) -> str:
-    if _OWN.match(character):
+    if _OWN().match(character):
         return _own(character)
     if re.match(f"[{_MARKS}]", character):
         return ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
@@ -249,20 +249,27 @@ def _query() -> Select[Any]:
         agents.c.session_id == files.c.session_id,
     )
     newest = sessions.c.last_activity_at.desc().nulls_last()
-    columns = files.c["source", "project_key", "path", "state", "kept_size", "imported_size", "version"]
     return (
-        select(
-            sessions,
-            *columns[:-1],
-            files.c.version.label("versions"),
-            projects.c.path.label("project_path"),
-            agents.c.agent_count,
+        select(  # in the order of SessionInfo, without the models; then the file
+            sessions.c.session_id,
+            projects.c.path,
+            *files.c["project_key", "source", "path", "state"],
+            *sessions.c["title", "title_kind", "tag", "first_prompt", "cwd", "git_branch", "version"],
+            *sessions.c["created_at", "last_activity_at", "message_count", "prompt_count", "tool_call_count"],
+            *sessions.c["unanswered_count", "missing_parent_count", "compaction_count", "entry_count", "problem_count"],
+            func.coalesce(agents.c.agent_count, 0),
+            *files.c["version", "kept_size"],
+            files.c.kept_size - files.c.imported_size,
+            sessions.c.file,
         )
         .join(files, files.c.id == sessions.c.file)
         .join(projects, projects.c.id == sessions.c.project)
         .outerjoin(agents, same_session)
         .order_by(newest, sessions.c.session_id, files.c.path)
     )
+
+
+_BEFORE_MODELS = [field.name for field in fields(SessionInfo)].index("models")
 
 
 def _infos(connection: Connection, query: Select[Any]) -> list[SessionInfo]:
@@ -273,13 +280,5 @@ def _infos(connection: Connection, query: Select[Any]) -> list[SessionInfo]:
         used if len(rows) > 1 else used.where(session_models.c.file.in_([row.file for row in rows]))
     ):
         models.setdefault(file, []).append(model)
-    return [
-        SessionInfo(
-            row.session_id, row.project_path, row.project_key, row.source, row.path, row.state, row.title, row.title_kind,
-            row.tag, row.first_prompt, row.cwd, row.git_branch, row.version, tuple(models.get(row.file, ())), row.created_at,
-            row.last_activity_at, row.message_count, row.prompt_count, row.tool_call_count, row.unanswered_count,
-            row.missing_parent_count, row.compaction_count, row.entry_count, row.problem_count, row.agent_count or 0,
-            row.versions, row.kept_size, row.kept_size - row.imported_size,
-        )
-        for row in rows
-    ]  # fmt: skip
+    values = ([*row[:_BEFORE_MODELS], tuple(models.get(row.file, ())), *row[_BEFORE_MODELS:-1]] for row in rows)
+    return [SessionInfo(*some) for some in values]

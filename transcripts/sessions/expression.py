@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Literal
 
 from transcripts.index.words import CJK, RESERVED, set_apart, signed, words
@@ -29,8 +30,8 @@ _OPERATORS = frozenset({"AND", "OR", "NOT"})
 _SPACE = re.compile(r"\s+")
 _COLUMN = re.compile(rf"({'|'.join(COLUMNS)}):(?=\S)")
 _UNTYPED = re.compile(f"[\\x00\\ud800-\\udfff{RESERVED}]")
-_OWN_WORD = re.compile(f"[{CJK}\U000f0000-\U0010ffff]")  # a character that is a word by itself
-_CJK_NEIGHBOURS = re.compile(f"(?<=[{CJK}]) (?=[{CJK}])")
+_OWN_WORD = cache(partial(re.compile, f"[{CJK}\U000f0000-\U0010ffff]"))  # a character that is a word by itself
+_CJK_NEIGHBOURS = cache(partial(re.compile, f"(?<=[{CJK}]) (?=[{CJK}])"))
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ def _has_star(text: str) -> bool:
 def _is_short(text: str) -> bool:
     """Whether the last word of a beginning is so short that it would be that of a large part of all words."""
     *_others, last = (word.folded for word in words(text))
-    return len(last) < _SHORTEST_BEGINNING and not _OWN_WORD.match(last)
+    return len(last) < _SHORTEST_BEGINNING and not _OWN_WORD().match(last)
 
 
 def _term(text: str, prefix: bool, columns: tuple[str, ...] | None) -> _Node | Term | None:
@@ -268,7 +269,7 @@ def _term(text: str, prefix: bool, columns: tuple[str, ...] | None) -> _Node | T
     found, named = list(words(text)), list(signed(text))
     terms = [_said(text[name.start : name.end], (name.folded,), False, columns, name.folded) for name in named]
     if found and not (len(named) == len(found) == 1):  # of C++ alone, the word C says nothing more
-        spoken = _CJK_NEIGHBOURS.sub("", " ".join(text[word.start : word.end] for word in found))
+        spoken = _CJK_NEIGHBOURS().sub("", " ".join(text[word.start : word.end] for word in found))
         terms.insert(0, _said(spoken, tuple(word.folded for word in found), prefix, columns, set_apart(text)))
     return _joined("AND", terms)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import NamedTuple
 from unicodedata import category
@@ -26,7 +26,7 @@ _SLACK = 24  # characters that a passage gives up to end between words
 _ELLIPSIS = "…"
 _LETTER = rf"[^\W_{CJK}]"
 _BETWEEN = rf"(?:[^\w{EMOJI_WORDS}]|_)"
-_ALONE = re.compile(f"[{CJK}{EMOJI_WORDS}]")
+_ALONE = cache(partial(re.compile, f"[{CJK}{EMOJI_WORDS}]"))
 # what no terminal shows as written: controls, marks of direction, halves of surrogate pairs
 _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _IDENTIFIER = re.compile("[A-Za-z0-9]+")
@@ -107,7 +107,7 @@ def _patterns(tokens: tuple[str, ...], prefix: bool) -> tuple[re.Pattern[str], r
     for number, token in enumerate(tokens):
         written = unsigned(token)
         literal, last = re.escape(written), number == len(tokens) - 1
-        bare = _ALONE.match(written[:1]) is None
+        bare = _ALONE().match(written[:1]) is None
         pattern += literal + (f"(?<!{_LETTER}{literal})" if number == 0 and bare else "")
         if written != token:  # C++: what follows is another word, whatever it is
             continue
@@ -116,7 +116,7 @@ def _patterns(tokens: tuple[str, ...], prefix: bool) -> tuple[re.Pattern[str], r
         elif bare:
             pattern += f"(?!{_LETTER})"
         if not last:
-            joined = bare and _ALONE.match(tokens[number + 1]) is None
+            joined = bare and _ALONE().match(tokens[number + 1]) is None
             pattern += _BETWEEN + ("+" if joined else "*")
     return re.compile(pattern), _inner(tokens, prefix)
 
