@@ -175,8 +175,8 @@ class TestList:
         assert run.returncode == 0, run.stderr
         head, _rule, *rows = cells(run.stdout)
         assert head[1:3] == ["1 sessions", "10 sessions"]
-        assert all(re.fullmatch(TIME, time) for row in rows[:3] for time in row[1:3])
-        assert [row[-1] for row in rows] == ["10", "10", "10", "-"]
+        assert all(re.fullmatch(TIME, time) for row in rows[:4] for time in row[1:3])
+        assert [row[-1] for row in rows] == ["10", "10", "10", "10", "-"]
         assert "Goal 5.00 ms for 10 sessions: " in run.stdout
         assert "`transcripts list --json --no-sync` " in run.stdout
         assert str(Path.home()) not in run.stdout
