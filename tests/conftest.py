@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Engine, create_engine, inspect
 
 from tests.builders import Home, Lab
-from transcripts.index import database
+from transcripts.index import database, upgrade
 
 settings.register_profile(
     "tests",
@@ -22,6 +25,9 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("tests")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a run in the background: the programs that tests stop would not hear it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +58,30 @@ def compiled_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(database, "create_engine", sharing)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def made_once() -> Iterator[None]:
+    """The empty SQLite databases of a test run are copies of the first one: of a small test, migrations take most."""
+    migrate = upgrade.upgrade
+    first = sqlite3.connect(":memory:", check_same_thread=False)
+
+    def made(engine: Engine, revision: str = "head") -> None:
+        if engine.dialect.name != "sqlite" or revision != "head" or inspect(engine).get_table_names():
+            migrate(engine, revision)
+            return
+        with closing(engine.raw_connection()) as connection:
+            ours: Any = connection.driver_connection
+            if not first.execute("SELECT name FROM sqlite_master").fetchall():
+                migrate(engine)
+                ours.backup(first)
+            else:
+                first.backup(ours)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(upgrade, "upgrade", made)
+        yield
+    first.close()
 
 
 @pytest.fixture
