@@ -21,7 +21,7 @@ from transcripts.index.views import VIEWS
 TABLES: tuple[Table, ...] = (
     schema.responses, schema.usage, schema.tool_calls, schema.prompts, schema.errors, schema.boundaries, schema.entries,
     schema.sessions, schema.session_models, schema.client_costs, schema.projects, schema.files, schema.prices,
-    schema.zone_offsets, schema.meta,
+    schema.zone_offsets, schema.numbers, schema.meta,
 )  # fmt: skip
 VIEWS_FILE = "views.sql"
 _BATCH = 50_000  # rows

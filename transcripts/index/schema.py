@@ -494,6 +494,9 @@ zone_offsets = Table(
     sqlite_with_rowid=False,
 )
 
+numbers = Table("numbers", metadata, _key("n"))
+"""0 to 30: by them views go through the days of a month in order."""
+
 prices = Table(
     "prices",
     metadata,

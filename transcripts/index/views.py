@@ -14,6 +14,8 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 _DAY = 86_400_000
+_LONG = 9_000_000_000_000_000  # more than any duration
+_PARTS = 31  # as many as there are numbers
 _ZONE = "(SELECT value FROM meta WHERE key = 'zone')"
 
 
@@ -61,6 +63,16 @@ def _sums(extra: str = "") -> str:
       sum(r.cost) / 1000000.0 AS cost_usd, CAST(coalesce({unpriced}, 0) AS BIGINT) AS unpriced_tokens{extra}"""
 
 
+_SUMMED = ", ".join(
+    f"CAST(sum(p.{name}) AS BIGINT) AS {name}" if name != "cost_usd" else "sum(p.cost_usd) AS cost_usd"
+    for name in (
+        "responses", *(f"{name}_tokens" for name in (*_COUNTED, "thinking")), "web_searches", "partial_responses", "cost_usd",
+        "unpriced_tokens",
+    )
+)  # fmt: skip
+"""What is told of parts `p`, of which each has the columns of `_sums`, together."""
+
+
 def _told(row: str) -> str:
     """The columns of `_sums` with the total, as the views tell them; zeros where there is no row."""
     tokens = ", ".join(f"coalesce({row}.{name}_tokens, 0) AS {name}_tokens" for name in _COUNTED)
@@ -78,6 +90,12 @@ def _project(files: str) -> str:
         WHERE m.session_id = {files}.session_id AND m.kind = 'main'
           AND m.project_key = {files}.project_key AND m.source = {files}.source
       ), {files}.project_key)"""
+
+
+def _calls_in(name: str, low: str, high: str) -> str:
+    """How many calls of a tool took from `low` to less than `high`."""
+    return f"""(SELECT count(*) FROM tool_calls AS c
+            WHERE c.is_copy = FALSE AND c.name = {name} AND c.duration >= {low} AND c.duration < {high})"""
 
 
 _WHERE = f"f.session_id, f.agent_id, {_project('f')} AS project, f.project_key, f.source"
@@ -98,14 +116,23 @@ VIEWS: dict[str, tuple[str, str]] = {
     "v_daily_usage": (
         "One row a local day: replies, tokens, cost. The row without a day holds replies without a time.",
         f"""
-    SELECT {_day("u.first_responded_at")} AS day,
+    -- day by day along the index, which needs no sorting; a day in which the offset changes comes in two parts
+    SELECT u.month || '-' || {_two("u.n + 1")} AS day,
       {_told("u")}
     FROM (
-      SELECT {_sums(", min(r.timestamp) AS first_responded_at")}
-      FROM zone_offsets AS z JOIN responses AS r ON r.timestamp >= z.starts_at AND r.timestamp < z.ends_at
-      WHERE z.zone = {_ZONE} GROUP BY r.timestamp + z.utc_offset - (r.timestamp + z.utc_offset) % {_DAY}
+      SELECT p.month, p.n, {_SUMMED} FROM (
+        SELECT z.month, d.n, {_sums()}
+        FROM zone_offsets AS z CROSS JOIN numbers AS d CROSS JOIN responses AS r
+        WHERE z.zone = {_ZONE}
+          AND z.ends_at > (SELECT min(e.timestamp) FROM responses AS e)
+          AND z.starts_at <= (SELECT max(e.timestamp) FROM responses AS e)
+          AND r.timestamp >= z.month_starts_at - z.utc_offset + d.n * {_DAY}
+          AND r.timestamp < z.month_starts_at - z.utc_offset + (d.n + 1) * {_DAY}
+          AND +r.timestamp >= z.starts_at AND +r.timestamp < z.ends_at
+        GROUP BY z.starts_at, d.n, z.month
+      ) AS p GROUP BY p.month, p.n
       UNION ALL
-      SELECT {_sums(", NULL")} FROM responses AS r
+      SELECT NULL, NULL, {_sums()} FROM responses AS r
       WHERE r.timestamp IS NULL
         OR r.timestamp < (SELECT min(z.starts_at) FROM zone_offsets AS z WHERE z.zone = {_ZONE})
         OR r.timestamp >= (SELECT max(z.ends_at) FROM zone_offsets AS z WHERE z.zone = {_ZONE})
@@ -134,30 +161,47 @@ VIEWS: dict[str, tuple[str, str]] = {
     ),
     "v_tools": (
         "One row a tool: calls, errors, calls without a result, and how long they took (median, 95 of 100, all).",
-        """
-    WITH n AS (
+        f"""
+    WITH RECURSIVE n AS (
       SELECT c.name, count(*) AS calls, count(CASE WHEN c.is_error THEN 1 END) AS errors,
         count(CASE WHEN c.is_error IS NULL THEN 1 END) AS unanswered, count(c.duration) AS timed,
-        CAST(coalesce(sum(c.duration), 0) AS BIGINT) AS total_duration
+        CAST(coalesce(sum(c.duration), 0) AS BIGINT) AS total_duration, max(c.duration) AS longest
       FROM tool_calls AS c WHERE c.is_copy = FALSE AND c.name IS NOT NULL GROUP BY c.name
-    ), w AS ( -- how many took up to so many seconds: only the second in question is then looked at call by call
-      SELECT b.name, b.second, b.many, sum(b.many) OVER (PARTITION BY b.name ORDER BY b.second) AS up_to
+    ), b(low, high) AS ( -- spans of growing width; calls are counted span by span along the index, which needs no sorting
+      SELECT CAST(-{_LONG} AS BIGINT), CAST(0 AS BIGINT)
+      UNION ALL
+      SELECT b.high, CAST(b.high + 1 + (b.high - b.high % 4) / 4 AS BIGINT) FROM b
+      WHERE b.high <= (SELECT max(n.longest) FROM n)
+    ), w AS ( -- the span in which the call lies that 50 or 95 of 100 do not exceed, and how many lie before
+      SELECT s.name, h.share, s.timed, s.low, s.up_to - s.many AS before,
+        CAST(1 + (s.high - s.low - (s.high - s.low) % {_PARTS}) / {_PARTS} AS BIGINT) AS step
       FROM (
-        SELECT c.name, c.duration - c.duration % 1000 AS second, count(*) AS many
-        FROM tool_calls AS c WHERE c.is_copy = FALSE AND c.name IS NOT NULL AND c.duration IS NOT NULL GROUP BY 1, 2
-      ) AS b
-    ), q AS (
-      SELECT w.name, s.share, n.timed, min(w.second) AS second, min(w.up_to - w.many) AS before
-      FROM w JOIN n ON n.name = w.name JOIN (SELECT 50 AS share UNION ALL SELECT 95) AS s ON w.up_to * 100 >= n.timed * s.share
-      GROUP BY w.name, s.share, n.timed
+        SELECT x.*, sum(x.many) OVER (PARTITION BY x.name ORDER BY x.low) AS up_to
+        FROM (
+          SELECT n.name, n.timed, b.low, b.high, {_calls_in("n.name", "b.low", "b.high")} AS many
+          FROM n JOIN b ON b.low <= n.longest
+        ) AS x
+      ) AS s JOIN (SELECT 50 AS share UNION ALL SELECT 95) AS h
+        ON s.up_to * 100 >= s.timed * h.share AND (s.up_to - s.many) * 100 < s.timed * h.share
+    ), q AS ( -- the part of that span
+      SELECT s.name, s.share, s.timed, s.low, s.low + s.step AS high, s.before + s.up_to - s.many AS before
+      FROM (
+        SELECT x.*, sum(x.many) OVER (PARTITION BY x.name, x.share ORDER BY x.low) AS up_to
+        FROM (
+          SELECT w.name, w.share, w.timed, w.before, w.step, w.low + w.step * k.n AS low,
+            {_calls_in("w.name", "w.low + w.step * k.n", "w.low + w.step * (k.n + 1)")} AS many
+          FROM w CROSS JOIN numbers AS k
+        ) AS x
+      ) AS s
+      WHERE (s.before + s.up_to) * 100 >= s.timed * s.share AND (s.before + s.up_to - s.many) * 100 < s.timed * s.share
     )
     SELECT n.name, n.calls, n.errors, n.unanswered, min(CASE WHEN x.share = 50 THEN x.duration END) AS median_duration,
       min(CASE WHEN x.share = 95 THEN x.duration END) AS p95_duration, n.total_duration
-    FROM n LEFT JOIN (
+    FROM n LEFT JOIN ( -- which is looked at call by call
       SELECT q.name, q.share, q.timed, c.duration,
         q.before + row_number() OVER (PARTITION BY q.name, q.share ORDER BY c.duration) AS place
       FROM q JOIN tool_calls AS c
-        ON c.is_copy = FALSE AND c.name = q.name AND c.duration >= q.second AND c.duration < q.second + 1000
+        ON c.is_copy = FALSE AND c.name = q.name AND c.duration >= q.low AND c.duration < q.high
     ) AS x ON x.name = n.name AND x.place * 100 >= x.timed * x.share
     GROUP BY n.name, n.calls, n.errors, n.unanswered, n.total_duration""",
     ),
