@@ -8,8 +8,10 @@ Invariants:
 
 from __future__ import annotations
 
+import gc
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -46,6 +48,18 @@ def upsert_rows(
     if rows:
         special = tuple(sorted((conflict or {}).items()))
         _run(connection, _upsert(_dialect(connection), table, tuple(keep), special), rows)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Within this block no cycles of garbage are looked for: rows have none, and looking takes a sixth of an import."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _names(table: Table) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from sqlalchemy.exc import DatabaseError
 from transcripts.errors import ChunkDamaged
 from transcripts.index.apart import Apart
 from transcripts.index.archive import Archive
-from transcripts.index.bulk import scalar, upsert_rows
+from transcripts.index.bulk import scalar, uncollected, upsert_rows
 from transcripts.index.database import Database, SearchText
 from transcripts.index.prepare import Record, searchable
 from transcripts.index.report import Meter, Progress
@@ -99,7 +99,7 @@ def drain(database: Database, limit: int | None = None, progress: Callable[[Prog
         step = most = -1
         while step == most and passed != limit:
             most = BATCH if limit is None else min(BATCH, limit - passed)
-            with database.write() as connection:
+            with uncollected(), database.write() as connection:
                 ensure_version(connection)
                 step, size = _step(connection, most, apart)
             passed += step

@@ -26,7 +26,7 @@ from transcripts.files.reader import ReadAt, blocks, lines
 from transcripts.index import archive, derive, fulltext, removal, tombstones, versions
 from transcripts.index.aggregate import named_sessions, responses_of, update_copies, update_responses, update_session
 from transcripts.index.apart import Apart
-from transcripts.index.bulk import fetch, run
+from transcripts.index.bulk import fetch, run, uncollected
 from transcripts.index.counts import Calls, calls_before
 from transcripts.index.database import Database
 from transcripts.index.frames import Frame
@@ -204,7 +204,7 @@ class _Import:
         self._counted = row.derived_version == DERIVED_VERSION  # whether the session's numbers are those of the rows so far
         self._imported, self._lines, self._kept = row.imported_size, row.imported_lines, row.kept_size
         for batch in self._batches(read_at, end, bool(standing), first):
-            with self._database.write() as connection:
+            with uncollected(), self._database.write() as connection:
                 self._write(connection, batch.prepared(), batch.is_last, bool(standing))
             standing = []
             self._advance(batch.size)

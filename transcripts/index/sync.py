@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
@@ -33,6 +33,8 @@ from transcripts.index.schema import DERIVED_VERSION, files, roots
 from transcripts.index.versions import EDGE, clear
 
 _AHEAD = 8 * 1024 * 1024  # bytes that are on their way to each process
+_MOST = 64 * 1024 * 1024  # bytes that are imported in one transaction: some seconds, which other writers wait
+_SHARE = 16  # of a large import at most such a part is lost when it is stopped
 _LEAST = 32 * 1024  # bytes that are imported in the time which each file takes
 _SLICE = 500
 _FEW = 50  # files up to which their rows are fetched by path, not all rows of the database
@@ -77,11 +79,7 @@ def sync(
     advance = Meter(progress, sum(found.size for found in todo) + sum(row.kept_size for row in plan.outdated))
     _derive(database, plan.outdated, report, advance)
     with Apart(sum(found.size - plan.kept.get(found.path, 0) for found in todo)) as apart:
-        for some in _portions(_begun(todo, plan.kept, apart)):
-            with database.together() if len(some) > 1 else nullcontext():
-                for found, begun in some:
-                    advance.path = found.path
-                    _import(database, source, found, report, advance, apart, begun)
+        _import_all(database, source, todo, plan.kept, report, advance, apart)
     if report.rewritten or report.moved:  # a replaced version whose rows were not all made, or were taken away by a move
         with database.read() as connection:
             unfinished = (files.c.state == "replaced") & (files.c.derived_version != DERIVED_VERSION)
@@ -92,38 +90,45 @@ def sync(
     return report
 
 
-def _begun(todo: list[TranscriptFile], kept: dict[str, int], apart: Apart) -> Iterator[tuple[TranscriptFile, Begun | None]]:
+def _import_all(
+    database: Database,
+    source: str,
+    todo: list[TranscriptFile],
+    kept: dict[str, int],
+    report: ImportReport,
+    advance: Meter,
+    apart: Apart,
+) -> None:
+    """Import the files in order, several in one transaction: it touches the same pages of the indexes for all of them."""
+    weights = {found.path: max(found.size - kept.get(found.path, 0), _LEAST) for found in todo}
+    most = min(max(prepare.BATCH_BYTES, sum(weights.values()) // _SHARE), _MOST)
+    size = 0
+    with ExitStack() as transaction:
+        for found, begun in _begun(todo, kept, weights, apart):
+            weight = weights[found.path]
+            if size + weight > most:
+                transaction.close()
+                size = 0
+            if not size and weight <= most and len(todo) > 1:
+                transaction.enter_context(database.together())
+            size += weight
+            advance.path = found.path
+            _import(database, source, found, report, advance, apart, begun)
+
+
+def _begun(
+    todo: list[TranscriptFile], kept: dict[str, int], weights: dict[str, int], apart: Apart
+) -> Iterator[tuple[TranscriptFile, Begun | None]]:
     """The files in order, each new one with its first batch on its way for a while already."""
     ahead: deque[tuple[TranscriptFile, Begun | None]] = deque()
     size = 0
     for found in todo:
         ahead.append((found, None if found.path in kept else begin_file(found, apart)))
-        size += min(_weight(found), prepare.BATCH_BYTES)
+        size += min(weights[found.path], prepare.BATCH_BYTES)
         while ahead and size > _AHEAD * apart.processes:
-            size -= min(_weight(ahead[0][0]), prepare.BATCH_BYTES)
+            size -= min(weights[ahead[0][0].path], prepare.BATCH_BYTES)
             yield ahead.popleft()
     yield from ahead
-
-
-def _portions(
-    todo: Iterable[tuple[TranscriptFile, Begun | None]],
-) -> Iterator[list[tuple[TranscriptFile, Begun | None]]]:
-    """The files in order, several small ones together: as many bytes as one transaction takes of a large one."""
-    some: list[tuple[TranscriptFile, Begun | None]] = []
-    size = 0
-    for one in todo:
-        if some and size + _weight(one[0]) > prepare.BATCH_BYTES:
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += _weight(one[0])
-    if some:
-        yield some
-
-
-def _weight(found: TranscriptFile) -> int:
-    """The bytes of a file, or as many as take the time that an empty one takes: others wait for a transaction to end."""
-    return max(found.size, _LEAST)
 
 
 def _import(
