@@ -231,9 +231,16 @@ class TestKeptBytes:
             assert any("chunk 2 cannot be read" in problem.reason for problem in found), found
 
     def test_a_frame_of_other_bytes_is_named(self, home: Home, two: Path) -> None:
-        frame = zstandard.ZstdCompressor().compress(b"other bytes")
+        frame = zstandard.ZstdCompressor().compress(b"." * two.stat().st_size)
         with damaged(home, "UPDATE chunks SET frame = ? WHERE id = 2", values=(frame,)) as found:
             assert any(problem.reason == "chunk 2 holds other bytes than its digest says" for problem in found), found
+
+    def test_a_frame_that_is_cut_short_is_named(self, home: Home, two: Path) -> None:
+        """Decompressing it says nothing of that: an export would be shorter than the file was."""
+        compressor = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+        frame = compressor.compress(two.read_bytes()[:5000]) + compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+        with damaged(home, "UPDATE chunks SET frame = ? WHERE id = 2", values=(frame,)) as found:
+            assert any(problem.reason == "chunk 2 cannot be read (it ends too early)" for problem in found), found
 
     def test_a_digest_that_is_changed_is_named(self, home: Home, two: Path) -> None:
         with damaged(home, "UPDATE chunks SET digest = ? WHERE id = 2", values=(digest(b"else"),)) as found:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-BLOCK_SIZE = 512 * 1024
-_READ_SIZE = 1024 * 1024
+BLOCK_SIZE = 1024 * 1024
+_READ_SIZE = 2 * 1024 * 1024
 
 ReadAt = Callable[[int, int], bytes]
 """(offset, length) -> at most `length` bytes at `offset`; empty at the end."""

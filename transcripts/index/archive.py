@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select
@@ -22,7 +22,7 @@ from zstandard import ZstdError
 from transcripts.errors import ChunkDamaged
 from transcripts.files.reader import BLOCK_SIZE, ReadAt
 from transcripts.index.bulk import run, scalar
-from transcripts.index.frames import Frame, digest, framed, unframed
+from transcripts.index.frames import Frame, Unframed, digest, framed
 from transcripts.index.schema import chunks, file_chunks
 
 CHUNK_SIZE = BLOCK_SIZE
@@ -83,7 +83,7 @@ def merge_tail(connection: Connection, file: int, end: int) -> None:
     tail = tail[1:] if tail[0].offset < start else tail
     if len(tail) < 2:
         return
-    data = b"".join(_bytes_of(connection, part.chunk) for part in tail)
+    data = b"".join(_Bytes(connection, part).read(0, part.length) for part in tail)
     connection.execute(delete(file_chunks).where(file_chunks.c.file == file, file_chunks.c.offset >= tail[0].offset))
     keep(connection, file, [framed(tail[0].offset, data)])
     drop_unused(connection, [part.chunk for part in tail])
@@ -122,31 +122,39 @@ def drop_unused(connection: Connection, candidates: Iterable[int]) -> None:
         connection.execute(delete(chunks).where(chunks.c.id == chunk, ~used))
 
 
-def _bytes_of(connection: Connection, chunk: int) -> bytes:
-    frame = connection.scalar(_FRAME, {"chunk": chunk})
-    if frame is None:
-        raise ChunkDamaged(chunk, "is missing")
-    try:
-        return unframed(frame)
-    except ZstdError as error:
-        raise ChunkDamaged(chunk, f"cannot be read ({error})") from None
+class _Bytes:
+    """The bytes of one chunk. Raises ChunkDamaged."""
+
+    def __init__(self, connection: Connection, part: Chunk) -> None:
+        frame = connection.scalar(_FRAME, {"chunk": part.chunk})
+        if frame is None:
+            raise ChunkDamaged(part.chunk, "is missing")
+        self._part = part
+        self._unframed = Unframed(frame)
+
+    def read(self, begin: int, end: int) -> bytes:
+        end = min(end, self._part.length)
+        try:
+            data = self._unframed.read(begin, end)
+        except ZstdError as error:
+            raise ChunkDamaged(self._part.chunk, f"cannot be read ({error})") from None
+        if len(data) < end - begin:  # which decompressing part by part does not notice
+            raise ChunkDamaged(self._part.chunk, "cannot be read (it ends too early)")
+        return data
 
 
 class Archive:
     """The kept bytes of one file, readable at any place.
 
-    Reading in ascending order decompresses each chunk once; memory is two chunks. Raises ChunkDamaged. What lies before
-    `since` need not be readable: so the end of a long file costs no more than that of a short one.
+    Reading in ascending order decompresses each chunk once, up to what is asked for; memory is two chunks. Raises
+    ChunkDamaged. What lies before `since` need not be readable: so the end of a long file costs no more than that of a short
+    one.
     """
 
     def __init__(self, connection: Connection, file: int, since: int = 0) -> None:
-        self._connection = connection
         self._chunks = listed(connection, file, since)
         self._starts = [part.offset for part in self._chunks]
-        self._load = lru_cache(maxsize=2)(self._decompressed)
-
-    def _decompressed(self, chunk: int) -> bytes:
-        return _bytes_of(self._connection, chunk)
+        self._load = lru_cache(maxsize=2)(partial(_Bytes, connection))
 
     @property
     def size(self) -> int:
@@ -160,7 +168,7 @@ class Archive:
         while length > 0 and 0 <= at < len(self._chunks):
             part = self._chunks[at]
             begin = offset - part.offset
-            data = self._load(part.chunk)[begin : begin + length]
+            data = self._load(part).read(begin, begin + length)
             if not data:
                 break
             parts.append(data)
@@ -174,8 +182,9 @@ class Archive:
         at = bisect_right(self._starts, offset) - 1
         if at < 0 or offset + length > self._chunks[at].offset + self._chunks[at].length:
             return offset, self.read_at(offset, length)
-        return self._chunks[at].offset, self._load(self._chunks[at].chunk)
+        part = self._chunks[at]
+        return part.offset, self._load(part).read(0, part.length)
 
     def __iter__(self) -> Iterator[bytes]:
         """All kept bytes, chunk by chunk."""
-        return (self._load(part.chunk) for part in self._chunks)
+        return (self._load(part).read(0, part.length) for part in self._chunks)
