@@ -20,6 +20,7 @@ from transcripts.index import database, upgrade
 settings.register_profile(
     "tests",
     derandomize=bool(os.environ.get("CI")),  # the same examples for the same code, so that CI says the same twice
+    max_examples=60,
     deadline=None,  # no test fails for a slow machine
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
     print_blob=True,

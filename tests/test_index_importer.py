@@ -71,7 +71,7 @@ def relayed(draw: st.DrawFn) -> bytes:
 
 
 class TestSameContent:
-    @settings(max_examples=100)
+    @settings(max_examples=60)
     @given(data=transcripts(), choice=st.data())
     def test_an_import_in_slices_of_a_growing_file_gives_the_content_of_one_import(
         self, lab: Lab, data: bytes, choice: st.DataObject
@@ -99,7 +99,7 @@ class TestSameContent:
             stepped.sync()
         assert differing(stepped.state(), whole.state()) == []
 
-    @settings(max_examples=100)
+    @settings(max_examples=60)
     @given(data=relayed(), choice=st.data(), steps=st.booleans())
     def test_replies_of_one_id_are_the_same_in_any_slices(
         self, lab: Lab, data: bytes, choice: st.DataObject, steps: bool, monkeypatch: pytest.MonkeyPatch
