@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import orjson
@@ -12,7 +14,9 @@ from hypothesis import strategies as st
 
 from tests.builders import Home, Json, Log, call, count, database_of, differing, result, rows, session_id, text
 from tests.soup import records
+from transcripts.errors import DatabaseBusy
 from transcripts.index import fulltext, prepare, scope
+from transcripts.index.database import Database
 from transcripts.index.scope import Place
 from transcripts.index.text import SEARCHED_TYPES, TEXT_LIMIT, Passages, passages, texts
 
@@ -152,6 +156,22 @@ class TestIndex:
             home.write(end)
             home.sync()
             assert found(home, "reply: word") == ["assistant"] * (end.count(b"tell"))
+
+    @pytest.mark.parametrize("is_busy", [False, True])
+    def test_what_merging_leaves_free_is_given_back(self, home: Home, monkeypatch: pytest.MonkeyPatch, is_busy: bool) -> None:
+        def busy(_database: Database) -> None:
+            raise DatabaseBusy("index.db", 1)
+
+        monkeypatch.setattr(fulltext, "BATCH", 40)  # each batch is a part of the index, and parts are merged
+        if is_busy:
+            monkeypatch.setattr(Database, "shrink", busy)
+        home.write(Log().turns(400))
+        with home.open() as index:
+            index.sync([home.projects])
+            assert index.damage() == []
+        with closing(sqlite3.connect(home.db)) as connection:
+            assert (connection.execute("PRAGMA freelist_count").fetchone()[0] > 0) == is_busy
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
     def test_indexing_goes_on_where_it_stopped(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         home.write(Log().turns(50))

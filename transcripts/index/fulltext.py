@@ -15,7 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from sqlite3 import DatabaseError as SQLiteError
 from typing import Any, Final
@@ -24,7 +24,7 @@ import orjson
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, select
 from sqlalchemy.exc import DatabaseError
 
-from transcripts.errors import ChunkDamaged
+from transcripts.errors import ChunkDamaged, DatabaseBusy
 from transcripts.index.apart import Apart
 from transcripts.index.archive import Archive
 from transcripts.index.bulk import scalar, uncollected, upsert_rows
@@ -104,6 +104,9 @@ def drain(database: Database, limit: int | None = None, progress: Callable[[Prog
                 step, size = _step(connection, most, apart)
             passed += step
             advance(size)
+    if passed > BATCH:
+        with suppress(DatabaseBusy), database.patience(1):  # the next large one does it
+            database.shrink()
     return passed
 
 
