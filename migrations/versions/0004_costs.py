@@ -1,7 +1,7 @@
-"""The cost of a response, kept with it, and a table of numbers.
+"""The cost of a response, kept with it.
 
 Why: to find the price of each response anew took most of the time of a question about tokens. The costs are filled right after
-the upgrade, with the prices. By the numbers a view goes through the days of a month in order, so that it need not sort.
+the upgrade, with the prices.
 """
 
 from __future__ import annotations
@@ -24,6 +24,3 @@ def upgrade() -> None:
     op.add_column("responses", sa.Column("cost", sa.Double(), nullable=True))
     op.create_index("ix_responses_timestamp", "responses", ["timestamp", *ADDED_UP], unique=False)
     op.create_index("ix_responses_model", "responses", ["model", "timestamp", *ADDED_UP], unique=False)
-    n = sa.Column("n", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False)
-    numbers = op.create_table("numbers", n, sa.PrimaryKeyConstraint("n"))
-    op.bulk_insert(numbers, [{"n": number} for number in range(31)])

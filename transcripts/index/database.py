@@ -28,7 +28,7 @@ from transcripts.files.private import make_folders
 if TYPE_CHECKING:
     from filelock import FileLock
 
-REVISION = "0004"
+REVISION = "0005"
 """The newest migration that this release knows."""
 
 APPLICATION_ID = 0x7472_6E73  # "trns": lets `file` and others tell our databases from those of other programs
@@ -191,7 +191,7 @@ class Database:
     def shrink(self) -> None:
         """Give the free pages of a SQLite database back: merging the search index leaves 2 of 100.
 
-        A database that was made before revision 0004 keeps them, for use. Raises DatabaseBusy. Cost: as many pages are moved.
+        A database that was made before revision 0005 keeps them, for use. Raises DatabaseBusy. Cost: as many pages are moved.
         """
         if not self.is_sqlite:
             return
