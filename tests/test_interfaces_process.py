@@ -59,6 +59,15 @@ class TestStart:
             assert not loaded(*arguments) & {"alembic", "sqlalchemy.orm", "rich"}
         assert "rich.console" in loaded("sql", "SELECT 1")
 
+    def test_a_command_loads_nothing_of_what_others_ask_nor_of_another_database(self, apart: Path) -> None:
+        client_folder(apart)
+        run("sync")
+        questions = {"agents", "analytics", "branches", "catalog", "chain", "forking", "ondisk", "recording", "search", "storing"}
+        for arguments, own in ((["sync"], set[str]()), (["list", "--json"], {"catalog"})):
+            found = loaded(*arguments)
+            assert {name for name in questions if f"transcripts.sessions.{name}" in found} == own
+            assert not any(name.startswith("sqlalchemy.dialects.postgresql") for name in found)
+
 
 class TestEnds:
     def test_a_closed_pipe_ends_quietly(self, apart: Path) -> None:

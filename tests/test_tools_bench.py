@@ -117,7 +117,15 @@ class TestAppend:
         run = bench("append", "--size", "600KB", "--quick", "--rounds", "1")
         assert run.returncode == 0, run.stderr
         head, _rule, *rows = cells(run.stdout)
-        assert head == ["entries", "plainly", "an empty database", "one of 1 MB", "there, a session of 1,000", "goal"]
+        assert head == [
+            "entries",
+            "plainly",
+            "FTS5 alone",
+            "an empty database",
+            "one of 1 MB",
+            "there, a session of 1,000",
+            "goal",
+        ]
         assert [(row[0], row[-1].partition(":")[0]) for row in rows] == [("1", "≤ 5.00 ms more"), ("100", "≤ 2 times")]
         assert all(re.fullmatch(r"[\d.]+ m?s", time) for row in rows for time in row[1:5])
         assert "`tools/bench append --size 600KB --quick --rounds 1` on " in run.stdout

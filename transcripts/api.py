@@ -13,9 +13,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self
 
+from transcripts import sessions
 from transcripts.errors import DatabaseBusy, InvalidRequest, NotFound, Problem
 from transcripts.export import jsonl, parquet
 from transcripts.index import fulltext, prices, removal, settings, zones
@@ -26,33 +28,20 @@ from transcripts.index.memory import Memory
 from transcripts.index.removal import Forgotten
 from transcripts.index.report import ImportReport, Progress
 from transcripts.index.zones import Zone
-from transcripts.sessions import (
-    agents,
-    analytics,
-    branches,
-    catalog,
-    chain,
-    forking,
-    mutations,
-    ondisk,
-    places,
-    query,
-    recording,
-    search,
-)
-from transcripts.sessions import recorder as recorders
-from transcripts.sessions.agents import SubAgent
-from transcripts.sessions.analytics import Stats
-from transcripts.sessions.branches import Branch, Stretch
-from transcripts.sessions.catalog import SessionInfo, Transcript
-from transcripts.sessions.chain import Chain
-from transcripts.sessions.filters import Filters
-from transcripts.sessions.ondisk import AgentFile, SessionFile, Turns
-from transcripts.sessions.query import QueryResult
-from transcripts.sessions.recorder import Recorder
-from transcripts.sessions.recording import Message, Place, Stamps
-from transcripts.sessions.search import SearchResult
-from transcripts.sessions.storing import Store
+
+if TYPE_CHECKING:
+    from transcripts.sessions.agents import SubAgent
+    from transcripts.sessions.analytics import Stats
+    from transcripts.sessions.branches import Branch, Stretch
+    from transcripts.sessions.catalog import SessionInfo, Transcript
+    from transcripts.sessions.chain import Chain
+    from transcripts.sessions.filters import Filters
+    from transcripts.sessions.ondisk import AgentFile, SessionFile, Turns
+    from transcripts.sessions.query import QueryResult
+    from transcripts.sessions.recorder import Recorder
+    from transcripts.sessions.recording import Message, Place, Stamps
+    from transcripts.sessions.search import SearchResult
+    from transcripts.sessions.storing import Store
 
 _ALL = slice(None)
 _FEW_TEXTS = 2000  # lines that a search indexes first; where more wait it answers without them
@@ -82,7 +71,6 @@ class Index:
         self._patience = patience
         self._zone = zone
         self._memory = Memory()
-        self._turns = Turns()
         self.stale = False
         """Whether the last question was answered without what a busy writer kept it from importing."""
 
@@ -168,7 +156,7 @@ class Index:
         key, version = ("sessions", project, tag, since, until, empty, limit, offset), self._database.version()
         if (found := self._memory.recall(key, version)) is None:
             with self._database.read() as connection:
-                found = catalog.listed(
+                found = sessions.catalog.listed(
                     connection, project=project, tag=tag, since=since, until=until, empty=empty, limit=limit, offset=offset
                 )
             self._memory.keep(key, version, found)
@@ -181,7 +169,7 @@ class Index:
         """
         found = self._located(session)
         with self._database.read() as connection:
-            return catalog.info(connection, self._main(found))
+            return sessions.catalog.info(connection, self._main(found))
 
     def transcript(self, session: str, version: int | None = None) -> Transcript:
         """Which file a name means, a sub-agent's by its path too; `others` are files of the same session id elsewhere."""
@@ -190,7 +178,7 @@ class Index:
     def shared_ids(self) -> frozenset[str]:
         """The ids that several sessions have, in projects of their own: each of them is named by the path of its transcript."""
         with self._database.read() as connection:
-            return catalog.shared_ids(connection)
+            return sessions.catalog.shared_ids(connection)
 
     def resume(
         self,
@@ -211,32 +199,32 @@ class Index:
         level = None
         if agent is not None:
             with self._database.read() as connection:
-                _agent, found, level = agents.find(connection, found, agent)
-        return chain.resume(self._database.read, found, rules=rules, leaf=leaf, last=last, level=level)
+                _agent, found, level = sessions.agents.find(connection, found, agent)
+        return sessions.chain.resume(self._database.read, found, rules=rules, leaf=leaf, last=last, level=level)
 
     def branches(self, session: str) -> list[Branch]:
         """Every end of a session, the resumed one first, then the newest: any `leaf` of them can be resumed."""
         found, resumed = self._resumed(session)
         with self._database.read() as connection:
-            return branches.listed(connection, found.file, resumed)
+            return sessions.branches.listed(connection, found.file, resumed)
 
     def tree(self, session: str) -> list[Stretch]:
         """The tree of a session as stretches between its forks, one for each root: for a picture of it."""
         found, resumed = self._resumed(session)
         with self._database.read() as connection:
-            return branches.tree(connection, found.file, resumed)
+            return sessions.branches.tree(connection, found.file, resumed)
 
     def subagents(self, session: str) -> list[SubAgent]:
         """The sub-agents of a session, oldest first, each with the call that started it: `resume(..., agent=id)` takes any."""
         found = self._located(session)
         with self._database.read() as connection:
-            return agents.listed(connection, found)
+            return sessions.agents.listed(connection, found)
 
     def newest(self, directories: Sequence[str]) -> SessionInfo:
         """The newest session with a message that was started in one of these directories. Raises NotFound."""
         self._refresh(None)
         with self._database.read() as connection:
-            return catalog.newest(connection, directories)
+            return sessions.catalog.newest(connection, directories)
 
     def search(
         self,
@@ -274,7 +262,7 @@ class Index:
             project=project, session=session, role=role, kind=kind, tool=tool, model=model, branch=branch, since=since,
             until=until, sidechains=sidechains, live=live, replaced=replaced,
         )  # fmt: skip
-        return search.search(
+        return sessions.search.search(
             self._database.read, query, wanted, now=time.time_ns() // 1_000_000, newest=newest, by_session=by_session,
             context=context, limit=limit, offset=offset,
         )  # fmt: skip
@@ -283,7 +271,7 @@ class Index:
         """How many messages match, with the filters of `search`. Cost: all matches."""
         wanted = self._filters(**filters)
         with self._database.read() as connection:
-            return search.count(connection, query, wanted)
+            return sessions.search.count(connection, query, wanted)
 
     def lines(self, session: str, version: int | None = None) -> Iterable[bytes]:
         """All lines of a transcript as they stand in it, in order, without their newline."""
@@ -301,7 +289,7 @@ class Index:
         key, version = ("session files", *within), self._database.version()
         if (found := self._memory.recall(key, version)) is None:
             with self._database.read() as connection:
-                found = ondisk.session_files(connection, self._source, within)
+                found = sessions.ondisk.session_files(connection, self._source, within)
             self._memory.keep(key, version, found)
         return list(found)
 
@@ -310,12 +298,12 @@ class Index:
         folder = path.removesuffix(".jsonl")
         self._refresh_within([folder])
         with self._database.read() as connection:
-            return ondisk.agent_files(connection, self._source, folder)
+            return sessions.ondisk.agent_files(connection, self._source, folder)
 
     def agent_meta(self, path: str) -> dict[str, Any]:
         """What stands in the meta file of a sub-agent, given by its transcript's path; {} when there is none."""
         with self._database.read() as connection:
-            return ondisk.agent_meta(connection, self._source, path)
+            return sessions.ondisk.agent_meta(connection, self._source, path)
 
     def turns(self, path: str, part: slice = _ALL) -> Iterator[bytes]:
         """The records of a live transcript's turns, or of a part of them, given by its path: the user and assistant lines of
@@ -331,7 +319,7 @@ class Index:
         """The faults found in a session's transcript, in order."""
         found = self._located(session)
         with self._database.read() as connection:
-            return catalog.problems_of(connection, found)
+            return sessions.catalog.problems_of(connection, found)
 
     def sql(self, statement: str, params: tuple[Any, ...] | dict[str, Any] = (), *, seconds: float = 60) -> QueryResult:
         """Run one SQL statement, truly read-only, for at most so many seconds. Raises QueryRefused.
@@ -344,12 +332,12 @@ class Index:
                 self._settle()
         except DatabaseBusy:
             self.stale = True
-        return query.run(self._database, statement, params, seconds)
+        return sessions.query.run(self._database, statement, params, seconds)
 
     def sql_tables(self) -> dict[str, tuple[str, ...]]:
         """The tables and views that `sql` can ask, with their columns: the views first, then by name."""
         with self._database.read() as connection:
-            return query.tables(connection)
+            return sessions.query.tables(connection)
 
     def stats(
         self,
@@ -372,7 +360,7 @@ class Index:
             given = prices.shipped() if prices_from == prices.SHIPPED else prices.load(prices_from)
         self._settle(given)
         with self._database.read() as connection:
-            return analytics.stats(connection, by, since=since, until=until, project=project)
+            return sessions.analytics.stats(connection, by, since=since, until=until, project=project)
 
     # -- out again ---------------------------------------------------------------------------------------------------------
 
@@ -449,40 +437,43 @@ class Index:
         Cost: linear in what is given.
         """
         place = self._place(session, stamps)
-        return recording.record_once(self._database, self._source, place, messages, parent, stamps or Stamps(), fsync)
+        stamps = stamps or sessions.recording.Stamps()
+        return sessions.recording.record_once(self._database, self._source, place, messages, parent, stamps, fsync)
 
     def recorder(self, session: str, *, stamps: Stamps | None = None, fsync: bool = False) -> Recorder:
         """A recorder for a list of messages that grows, of a session that begins with it. Arguments as those of `record`."""
-        return recorders.recorder(self._database, self._source, self._place(session, stamps), stamps or Stamps(), fsync)
+        stamps = stamps or sessions.recording.Stamps()
+        return sessions.recorder.recorder(self._database, self._source, self._place(session, stamps), stamps, fsync)
 
     def adopt(self, session: str, *, stamps: Stamps | None = None, fsync: bool = False) -> Recorder:
         """A recorder that goes on with a session: its next message hangs on the leaf of the chain that `resume` gives.
 
         Raises InvalidRequest for a session whose file is gone: `restore` it first.
         """
-        return recorders.adopted(self._database, self._source, self._located(session), stamps or Stamps(), fsync)
+        stamps = stamps or sessions.recording.Stamps()
+        return sessions.recorder.adopted(self._database, self._source, self._located(session), stamps, fsync)
 
     def store(self, root: str | os.PathLike[str]) -> Store:
         """The transcripts below a folder, as others name them: by a project's key, a session's id and a subpath.
 
         What an earlier process wrote there and could not import any more is imported first.
         """
-        return Store(self._database, self._source, os.fspath(root))
+        return sessions.storing.Store(self._database, self._source, os.fspath(root))
 
     def rename(self, session: str, title: str) -> None:
         """Give a session a title, without the white space around it. Raises InvalidRequest when nothing can be seen."""
-        mutations.rename(self._database, self._source, self._located(session), title)
+        sessions.mutations.rename(self._database, self._source, self._located(session), title)
 
     def tag(self, session: str, tag: str) -> None:
         """Give a session its tag, in place of another: in normal form (NFKC), without invisible characters.
 
         Raises InvalidRequest when nothing is left of it.
         """
-        mutations.tag(self._database, self._source, self._located(session), tag)
+        sessions.mutations.tag(self._database, self._source, self._located(session), tag)
 
     def untag(self, session: str) -> None:
         """Take a session's tag away."""
-        mutations.untag(self._database, self._source, self._located(session))
+        sessions.mutations.untag(self._database, self._source, self._located(session))
 
     def fork(
         self, session: str, *, way: Literal["client", "sdk"] = "client", up_to: str | None = None, title: str | None = None
@@ -494,7 +485,7 @@ class Index:
         (forkedFrom), the time of the last one now; the title is the old one with " (fork)" unless one is given.
         Raises InvalidRequest when there is nothing to fork, NotFound when there is no such message.
         """
-        return forking.fork(self._database, self._source, self._located(session), way, up_to, title)
+        return sessions.forking.fork(self._database, self._source, self._located(session), way, up_to, title)
 
     def delete(self, session: str) -> list[str]:
         """Remove a session's files from the disk: its transcript, its folder and its sub-agents; the paths removed, in order.
@@ -502,16 +493,16 @@ class Index:
         All of it stays in the database, marked `deleted`, and `restore` writes it back. A file that could not be kept stays,
         and so does what a link leads to. Raises InvalidRequest for a transcript that is a link.
         """
-        return mutations.delete(self._database, self._source, self._located(session))
+        return sessions.mutations.delete(self._database, self._source, self._located(session))
 
-    def forget(self, *sessions: str) -> Forgotten:
+    def forget(self, *names: str) -> Forgotten:
         """Remove sessions from the database for good, with their sub-agents, side files and all versions.
 
         Files that still lie on the disk are left alone and never imported again, nor from a project's folder that was renamed;
         `delete` removes them first. Bytes that other
         sessions hold as well stay theirs. Cost: the database is written anew once.
         """
-        return removal.forget(self._database, [places.named(self._located(session)) for session in sessions])
+        return removal.forget(self._database, [sessions.places.named(self._located(name)) for name in names])
 
     # -- care --------------------------------------------------------------------------------------------------------------
 
@@ -535,21 +526,25 @@ class Index:
         """Make everything derived anew from the kept bytes. Stopped anywhere, the next sync goes on with it."""
         return _verify.rebuild(self._database, progress or self._progress)
 
+    @cached_property
+    def _turns(self) -> Turns:
+        return sessions.ondisk.Turns()
+
     # -- freshness ---------------------------------------------------------------------------------------------------------
 
     def _located(self, session: str, version: int | None = None) -> Transcript:
         """Find a transcript, and bring its own files up to date."""
         try:
             with self._database.read() as connection:
-                found = catalog.find(connection, session, version)
+                found = sessions.catalog.find(connection, session, version)
         except NotFound:
             if not self._refresh(None):
                 raise
             with self._database.read() as connection:
-                return catalog.find(connection, session, version)
+                return sessions.catalog.find(connection, session, version)
         if self._refresh(None if session == "latest" else found):
             with self._database.read() as connection:
-                return catalog.find(connection, session, version)
+                return sessions.catalog.find(connection, session, version)
         return found
 
     def _settle(self, given: prices.Prices | None = None) -> None:
@@ -592,19 +587,19 @@ class Index:
                         fulltext.drain(self._database, limit=_FEW_TEXTS)
                 except DatabaseBusy:
                     self.stale = True
-        return Filters(session=found, **wanted)
+        return sessions.filters.Filters(session=found, **wanted)
 
     def _place(self, session: str, stamps: Stamps | None) -> Place:
         """Where to record a session, which may not be there yet."""
         try:
             found = self._located(session)
         except NotFound:
-            return places.new(self._database, self._source, session, stamps.cwd if stamps else None)
-        return places.known(self._database, self._source, found)
+            return sessions.places.new(self._database, self._source, session, stamps.cwd if stamps else None)
+        return sessions.places.known(self._database, self._source, found)
 
     def _resumed(self, session: str) -> tuple[Transcript, str | None]:
         found = self._located(session)
-        return found, chain.resume(self._database.read, found, rules="current", leaf=None, last=1).leaf
+        return found, sessions.chain.resume(self._database.read, found, rules="current", leaf=None, last=1).leaf
 
     def _main(self, found: Transcript) -> int:
         if found.kind != "main":

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy import Connection, select
 
@@ -21,7 +21,9 @@ from transcripts.files.reader import blocks
 from transcripts.files.reader import lines as split_lines
 from transcripts.index.archive import Archive
 from transcripts.index.schema import files
-from transcripts.sessions.catalog import Transcript
+
+if TYPE_CHECKING:
+    from transcripts.sessions.catalog import Transcript
 
 
 class SupportsWrite(Protocol):

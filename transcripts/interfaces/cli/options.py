@@ -7,6 +7,7 @@ Invariants:
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,8 +38,11 @@ class Settings:
     @contextmanager
     def opened(self, fresh: bool = True) -> Iterator[Index]:
         """The index of the chosen database; `fresh` is whether its questions import first, unless --no-sync was given."""
+        gc.disable()  # what is loaded stays: looking for garbage in it is a tenth of the start
         from transcripts.interfaces import defaults
 
+        gc.freeze()
+        gc.enable()
         with self.bar, defaults.open(self.db, fresh and not self.no_sync, progress=self.bar.callback) as index:
             yield index
             self.bar.close()
