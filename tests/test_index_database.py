@@ -220,7 +220,9 @@ class TestOneWriter:
 
     def test_a_database_that_is_copied_while_it_is_closed_is_the_same(self, home: Home, tmp_path: Path) -> None:
         home.write(Log().turns(1))
-        home.sync()
+        with home.open() as index:
+            index.sync([home.projects])
+            index.sessions()
         shutil.copy(home.db, tmp_path / "copy.db")
         with Index.open(tmp_path / "copy.db", fresh=False) as index:
             assert index.session(session_id(1)).message_count == 2

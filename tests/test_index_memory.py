@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from sqlalchemy import insert
 
 from tests.builders import Home, Log, database_of, session_id
 from transcripts.api import Index
-from transcripts.index import sync
+from transcripts.errors import DatabaseBusy
+from transcripts.index import fulltext, sync
 from transcripts.index.database import Database
 from transcripts.index.memory import Memory
 from transcripts.index.schema import meta
@@ -114,3 +116,42 @@ class TestSettled:
             before = len(plans)
             self.synced(database_of(index), home, memory)
             assert len(plans) == before + 1
+
+    def test_a_sync_again_looks_at_no_rows(self, home: Home, plans: list[int]) -> None:
+        home.write(Log().turns(2))
+        with home.open() as index:
+            for _ in range(4):
+                index.sync([home.projects])
+        assert len(plans) == 2  # it imports, and finds that nothing is left
+
+    def test_texts_that_wait_are_indexed_though_nothing_is_to_be_imported(self, home: Home) -> None:
+        home.write(Log().turns(2))
+        with home.open() as index:
+            assert [index.sync([home.projects], texts=False).indexed for _ in range(3)] == [0, 0, 0]
+            assert [index.sync([home.projects]).indexed for _ in range(3)] == [4, 0, 0]
+
+    def test_a_busy_database_leaves_the_texts_to_the_next_sync(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        home.write(Log().turns(2))
+        with home.open() as index:
+            index.sync([home.projects], texts=False)
+            with monkeypatch.context() as patched:
+                patched.setattr(fulltext, "drain", raising(DatabaseBusy("x.db", 1)))
+                with pytest.raises(DatabaseBusy):
+                    index.sync([home.projects])
+            assert index.sync([home.projects]).indexed == 4
+
+    def test_a_root_is_remembered_though_a_question_has_looked_there(self, home: Home) -> None:
+        path = home.write(Log().turns(2))
+        with Index.open(home.db) as index:
+            for _ in range(3):
+                assert len(index.session_files([str(path)])) == 1
+            assert index.roots() == []
+            index.sync([path])
+            assert index.roots() == [str(path)]
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def raises(*_: object, **__: object) -> None:
+        raise error
+
+    return raises

@@ -127,7 +127,7 @@ class Index:
         given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
         if self._zone is not None:
             self._settle()
-        return _sync.sync(self._database, self._source, given, progress or self._progress, texts=texts)
+        return _sync.sync(self._database, self._source, given, progress or self._progress, texts=texts, memory=self._memory)
 
     def roots(self) -> list[str]:
         """The paths that were synced, in order."""

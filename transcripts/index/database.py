@@ -82,11 +82,13 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
-        self.engine.dispose()
-        with self._observing:
+        with (
+            self._observing
+        ):  # first: the last connection empties SQLite's log into the database, which one that only looks cannot
             if self._observer is not None:
                 self._observer.close()
                 self._observer = None
+        self.engine.dispose()
 
     def version(self) -> int | None:
         """A number that is another one once anything was written to the database, by whomever; None where none is told, as
@@ -199,6 +201,7 @@ class Database:
             driver: Any = connection.connection.driver_connection
             try:
                 driver.executescript("PRAGMA incremental_vacuum")  # `execute` would move one page
+                driver.execute("PRAGMA wal_checkpoint(PASSIVE)")  # by which the file gets shorter
             except sqlite3.OperationalError as error:
                 raise self._translated(error) from error
 

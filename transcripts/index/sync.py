@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, insert, or_, select, update
 
 from transcripts.errors import ChunkDamaged, Problem
 from transcripts.files.discover import Scan, TranscriptFile, scan
 from transcripts.index import fulltext, prepare, tombstones
 from transcripts.index.aggregate import calls_of, named_sessions, responses_of, update_copies, update_responses, update_session
 from transcripts.index.apart import Apart
+from transcripts.index.bulk import fetch
 from transcripts.index.database import Database
 from transcripts.index.frames import digest
 from transcripts.index.importer import Begun, begin_file, derive_file, import_file
@@ -55,7 +56,7 @@ def sync(
 
     A path is a config folder, a projects folder, a project, a session's folder or a file; unless `remember` is off, it is a
     root from then on. Without `texts` the search index is left for the next sync; with `sessions_only` main transcripts are
-    looked at and nothing else. A `memory` is asked whether the same scan had nothing to import. Raises DatabaseBusy; faults in
+    looked at and nothing else. A `memory` is asked whether the same scan left nothing to do. Raises DatabaseBusy; faults in
     files are in the report. Cost with nothing to do: the scan, and without a memory the rows of the files.
     """
     report = ImportReport()
@@ -63,14 +64,12 @@ def sync(
     report.scanned = sum(len(found.files) for found in scans)
     report.problems += [problem for found in scans for problem in found.problems]
     version = database.version() if memory is not None else None
-    looked_at = ("settled", source, sessions_only, tuple(found.root for found in scans))
+    looked_at = ("settled", source, sessions_only, texts, remember, tuple(found.root for found in scans))
     if memory is not None and memory.recall(looked_at, version) == scans:
         return report
     with database.read() as connection:
         plan = _plan(connection, source, scans, sessions_only)
         new_roots = _new_roots(connection, source, scans) if remember and paths is not None else []
-    if memory is not None and not any(plan):
-        memory.keep(looked_at, version, scans)
     if plan.moved or plan.vanished or new_roots:
         with database.write() as connection:
             _mark(connection, source, plan, report)
@@ -87,6 +86,8 @@ def sync(
         _derive(database, rows, report, advance)
     if texts and database.is_sqlite:
         report.indexed = fulltext.drain(database, progress=progress)
+    if memory is not None and not any(plan):
+        memory.keep(looked_at, version, scans)
     return report
 
 
@@ -206,12 +207,15 @@ def _standing(row: Row[Any], file: TranscriptFile) -> int:
 
 
 _AS_IT_WAS = files.c[
-    "state", "kind", "project_key", "name", "size", "kept_size", "mtime_ns", "ctime_ns", "inode", "derived_version"
+    "path", "state", "kind", "project_key", "name", "size", "kept_size", "mtime_ns", "ctime_ns", "inode", "derived_version",
+    "id",
 ]  # fmt: skip
+_ALL = select(*_AS_IT_WAS).where(files.c.source == bindparam("source"))
+_ALL_MAIN = _ALL.where(files.c.kind == "main")
 
 
 def _as_it_is(file: TranscriptFile) -> tuple[Any, ...]:
-    """What _AS_IT_WAS holds of a file of which nothing is to be imported."""
+    """What _AS_IT_WAS holds, between path and id, of a file of which nothing is to be imported."""
     times = (file.mtime_ns, file.ctime_ns)
     return ("live", file.kind, file.project_key, file.name, file.size, file.size, *times, str(file.inode), DERIVED_VERSION)
 
@@ -221,28 +225,33 @@ def _compared(
 ) -> tuple[set[str], list[Row[Any]]]:
     """Of the files that lie below what was scanned: the paths of those that are as they were, the rows of others, versions in
     order. Only the columns that are compared are read of all."""
-    wanted = files.c.source == source
-    if sessions_only:
-        wanted &= files.c.kind == "main"
-    if len(found) <= _FEW:
-        below: list[ColumnElement[bool]] = [files.c.path.in_([*found, *(one.root for one in scans)])]
-        folders = [one.root for one in scans if one.root not in found]
-        if connection.dialect.name == "sqlite":  # a range, so that the index on (source, path) is used: "/" + 1 is "0"
-            below += [(files.c.path > root + "/") & (files.c.path < root + "0") for root in folders]
-        else:  # where most orders of text pass over the slashes
-            below += [files.c.path.startswith(root + "/", autoescape=True) for root in folders]
-        wanted &= or_(*below)
     same: set[str] = set()
     other: list[int] = []
-    for key, path, *was in connection.execute(select(*files.c["id", "path"], *_AS_IT_WAS).where(wanted)):
+    for row in _rows_below(connection, source, scans, found, _ALL_MAIN if sessions_only else _ALL):
+        path = row[0]
         if path in found:
-            if tuple(was) == _as_it_is(found[path]):
+            if row[1:-1] == _as_it_is(found[path]):
                 same.add(path)
             else:
-                other.append(key)
+                other.append(row[-1])
         elif any(_lies_below(path, one.root) for one in scans):
-            other.append(key)
+            other.append(row[-1])
     return same, _rows(connection, other)
+
+
+def _rows_below(
+    connection: Connection, source: str, scans: list[Scan], found: dict[str, TranscriptFile], rows: Select[Any]
+) -> Sequence[Sequence[Any]]:
+    """At least those of these rows that lie below what was scanned."""
+    if len(found) > _FEW:
+        return fetch(connection, rows, source=source)
+    below: list[ColumnElement[bool]] = [files.c.path.in_([*found, *(one.root for one in scans)])]
+    folders = [one.root for one in scans if one.root not in found]
+    if connection.dialect.name == "sqlite":  # a range, so that the index on (source, path) is used: "/" + 1 is "0"
+        below += [(files.c.path > root + "/") & (files.c.path < root + "0") for root in folders]
+    else:  # where most orders of text pass over the slashes
+        below += [files.c.path.startswith(root + "/", autoescape=True) for root in folders]
+    return connection.execute(rows.where(or_(*below)), {"source": source}).all()
 
 
 def _rows(connection: Connection, keys: list[int]) -> list[Row[Any]]:
